@@ -40,6 +40,7 @@ from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
 
 if TYPE_CHECKING:
+    from skidpad.repairs.driving.plan import DrivingSettings
     from skidpad.repairs.lessons import Loss, OwnStep
     from skidpad.subjects.base import Subject
 
@@ -197,13 +198,15 @@ def repair(
 ) -> Repaired:
     """Finds the repair that helps most at the least cost, and judges it where no training looked; as `skidpad repair`.
 
-    source: a run of `test` or `limits`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own, of
-    answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. hold: the limit to
+    source: a run of `test`, `limits` or `drive`, or a drive with labels, whose mutants are then drawn from all conditions. loss: your own,
+    of answers and what is right, (n,) radians each. step: your own training step, which returns the loss of a `Batch`. hold: the limit to
     reach, as "fog.visibility_m=100", with a run of `limits`; `outcome.reached` says whether it holds. closed_loop: how many scenarios of
     a domain to drive before and after, without a stimulus and under each of `stimulus`, as "fog(visibility_m=20)". settings: see
-    `skidpad.repairs.plan.SearchSettings`. A module that was wrapped is repaired too: its new weights are in the result.
+    `skidpad.repairs.plan.SearchSettings`, with a run of `drive` `skidpad.repairs.driving.plan.DrivingSettings`. A module that was wrapped
+    is repaired too: its new weights are in the result.
     """
-    from skidpad.repairs.outcome import search, written  # noqa: PLC0415  most programs repair nothing
+    from skidpad.repairs.driving.plan import DRIVES, DrivingSettings  # noqa: PLC0415  most programs repair nothing
+    from skidpad.repairs.outcome import search, written  # noqa: PLC0415  see above
     from skidpad.repairs.plan import SearchSettings, Task  # noqa: PLC0415  see above
     from skidpad.repairs.runs import ClosedLoop, repair_run, with_drives  # noqa: PLC0415  see above
     from skidpad.repairs.source import referee_of  # noqa: PLC0415  see above
@@ -215,11 +218,20 @@ def repair(
         raise BadSubjectError(
             f"{called} is no torch network, so it cannot be trained here; wrap a module with `skidpad.wrap`, or export the mutants"
         )
-    known = [each.name for each in fields(SearchSettings)]
+    run = None if isinstance(source, Drive) else open_run(source).run
+    is_driven = run is not None and run.config.get("campaign") == DRIVES
+    known = [each.name for each in fields(DrivingSettings if is_driven else SearchSettings)]
     for name in settings:
         if name not in known:
             raise UnknownNameError.among("setting of a repair", name, known)
-    chosen = SearchSettings(**{"device": str(asked.network.device), **settings})
+    settings = {"device": str(asked.network.device), **settings}
+    if run is not None and is_driven:
+        others = {"loss": loss, "step": step, "hold": hold, "closed_loop": closed_loop, "stimulus": stimulus}
+        given = [name for name, value in others.items() if value]
+        if given:
+            raise BadParametersError(f"a repair from a run of `drive` trains and drives in its own way; leave out {', '.join(given)}")
+        return _repaired_by_driving(asked, run, Path(out), DrivingSettings(**settings), progress)
+    chosen = SearchSettings(**settings)
     loop = ClosedLoop.asked(closed_loop, (stimulus,) if isinstance(stimulus, str) else tuple(stimulus), domain)
     if isinstance(source, Drive):
         judge = referee_of(chosen.device) if chosen.referee else None
@@ -230,6 +242,16 @@ def repair(
         outcome = repair_run(asked, run, Path(out), chosen, hold=hold, loop=loop, loss=loss, step=step, progress=progress)
     written(outcome, Path(out))
     return Repaired(outcome, Path(out), asked)
+
+
+def _repaired_by_driving(subject: NetworkSubject, run: Run, out: Path, settings: DrivingSettings, progress: Progress) -> Repaired:
+    from skidpad.repairs.driving.outcome import drive_and_repair  # noqa: PLC0415  most programs repair nothing
+    from skidpad.repairs.driving.plan import task_of  # noqa: PLC0415  see above
+    from skidpad.repairs.outcome import written  # noqa: PLC0415  see above
+
+    outcome = drive_and_repair(task_of(run, subject), out, settings, progress)
+    written(outcome, out)
+    return Repaired(outcome, out, subject)
 
 
 def duel(*, out: str | Path | None = None, workers: str = "", progress: Progress = silent, **settings: Any) -> Result:

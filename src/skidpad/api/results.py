@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from skidpad.core.images import NumpyFrames
     from skidpad.kinds.exhibits import Exhibit
     from skidpad.oracles.doubts import Doubt
+    from skidpad.repairs.driving.outcome import DrivingOutcome
     from skidpad.repairs.outcome import Outcome
     from skidpad.subjects.network_subject import NetworkSubject
 
@@ -239,7 +240,7 @@ class Result:
 class Repaired:
     """A finished repair. outcome: its figures; path: its folder."""
 
-    outcome: Outcome
+    outcome: Outcome | DrivingOutcome
     path: Path
     _subject: NetworkSubject = field(repr=False)
 

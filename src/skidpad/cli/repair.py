@@ -13,15 +13,21 @@ from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skidpad.page.model import Table
+    from skidpad.repairs.outcome import Finished
     from skidpad.repairs.report import RepairReport
     from skidpad.runs.folder import Run
 
-PAPER, SEARCH = "deeptest", "search"
-_OF_PAPER = ("train_drive", "transforms", "share", "split", "max_mutants", "from_scratch", "control")
-_OF_SEARCH = (
-    *("source", "hold", "families", "unseen", "weathers", "ways", "strengths", "train_share", "pictures", "judged_frames", "most_cost"),
+PAPER, SEARCH, DRIVES = "deeptest", "search", "online"
+_OF_PAPER = ("transforms", "share", "split", "max_mutants", "from_scratch", "control")
+_OF_DRIVES = ("rounds", "scenarios", "validation_scenarios", "judged_scenarios")
+_OF_PICTURES = (
+    *("source", "hold", "families", "unseen", "weathers", "ways", "strengths", "train_share", "pictures", "judged_frames"),
     *("seeds", "closed_loop", "stimulus", "domain"),
 )
+_OF_SEARCH = (*_OF_PICTURES, "most_cost", *_OF_DRIVES)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,7 +38,7 @@ def add_to(app: typer.Typer) -> None:
 def repair(
     context: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A description of a network of the zoo, as model.toml; or `demo`.")],
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `skidpad test` or `skidpad limits`.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `skidpad test`, `limits` or `drive`.")],
     out: Annotated[Path | None, typer.Option(help="A new folder: candidates, the recommended subject, figures and report.")] = None,
     source: Annotated[str, typer.Option("--from", help="limits: RUN is a run of `skidpad limits`, and --hold says what to reach.")] = "",
     hold: Annotated[str, typer.Option(help="The limit to reach, as fog.visibility_m=100; with a run of `skidpad limits`.")] = "",
@@ -71,15 +77,30 @@ def repair(
         list[str] | None, typer.Option(help="Stimulus in front of the camera in further drives of --closed-loop; may be repeated.")
     ] = None,
     domain: Annotated[str, typer.Option(help="Which domain the scenarios of --closed-loop are drawn from.")] = "extended",
+    rounds: Annotated[int, typer.Option(help="Run of `skidpad drive`: how often the network drives and is retrained.")] = 3,
+    scenarios: Annotated[int, typer.Option(help="Run of `skidpad drive`: scenarios to drive and learn from in each round.")] = 64,
+    validation_scenarios: Annotated[
+        int, typer.Option("--validation", help="Run of `skidpad drive`: scenarios to choose among the rounds.")
+    ] = 48,
+    judged_scenarios: Annotated[int, typer.Option("--judged", help="Run of `skidpad drive`: scenarios to judge the chosen round by.")] = 96,
     referee: Annotated[str, typer.Option(help="on: leave out mutants that no longer show the same scene; off: count them.")] = "on",
     preset: Annotated[str, typer.Option(help="search, or deeptest: the paper's retraining, which takes the options below.")] = "search",
     epochs: Annotated[
-        int | None, typer.Option(help="How often training passes over the pictures; default 12 (--preset deeptest: 10, from scratch 30).")
+        int | None,
+        typer.Option(
+            help="How often training passes over the pictures; default 12 (run of `skidpad drive`: 8; deeptest: 10, from scratch 30)."
+        ),
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Learning rate of the training; default 3e-4 (from scratch: 1e-3).")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Learning rate of the training; default 3e-4 (run of `skidpad drive` and from scratch: 1e-3).")
+    ] = None,
     mirror: Annotated[bool, typer.Option(help="Flip half of the pictures, and the sign of their labels.")] = True,
     train_drive: Annotated[
-        str, typer.Option(help="deeptest: clean frames to train on beside the mutants; by default those that the mutants were made of.")
+        str,
+        typer.Option(
+            help="deeptest: clean frames to train on beside the mutants; by default those that the mutants were made of. Run of `skidpad "
+            "drive`: a drive with labels to train on beside the network's own drives; by default a rendered one."
+        ),
     ] = "",
     transforms: Annotated[
         str,
@@ -100,6 +121,8 @@ def repair(
 ) -> None:
     """Repair a network: try several ways, choose on held-out frames, judge on frames and conditions that no training saw.
 
+    From a run of `skidpad drive`, the network drives in rounds and learns what a careful driver would have done where it came.
+
     If it is interrupted, the same command continues and ends with the same network.
     """
     from skidpad.runs.folder import Run
@@ -108,11 +131,15 @@ def repair(
         raise UnknownNameError.among("setting of the referee", referee, ["on", "off"])
     if preset not in {PAPER, SEARCH}:
         raise UnknownNameError.among("preset", preset, [SEARCH, PAPER])
+    opened = Run.open(run)
+    is_driven = opened.config.get("campaign") == DRIVES and preset != PAPER and export is None
     if preset == PAPER and export is None:
         refuse_options_of(context, f"--preset {SEARCH}", _OF_SEARCH)
     else:
         refuse_options_of(context, f"--preset {PAPER}", _OF_PAPER)
-    opened = Run.open(run)
+        refuse_options_of(context, "runs of `skidpad test` and `skidpad limits`", (*_OF_PICTURES, "referee") if is_driven else ())
+        refuse_options_of(context, "runs of `skidpad drive`", () if is_driven else _OF_DRIVES)
+        refuse_options_of(context, f"--preset {PAPER} and to runs of `skidpad drive`", () if is_driven else ("train_drive",))
     if export is not None:
         from skidpad.repairs.export import export_mutants
 
@@ -155,6 +182,23 @@ def repair(
             json=json,
         )
         return
+    if is_driven:
+        chosen: dict[str, Any] = {
+            "rounds": rounds,
+            "scenarios": scenarios,
+            "validation_scenarios": validation_scenarios,
+            "judged_scenarios": judged_scenarios,
+            "most_cost": most_cost,
+            "mirror": mirror,
+            "seed": seed,
+            "device": device,
+            "threads": threads,
+            "train_drive": train_drive,
+            "epochs": epochs,
+            "learning_rate": learning_rate,
+        }
+        _from_drives(subject, opened, out, {name: value for name, value in chosen.items() if value is not None}, json=json)
+        return
     from skidpad.repairs.outcome import written as write_outcome
     from skidpad.repairs.plan import SearchSettings
     from skidpad.repairs.retraining import check_trainable
@@ -186,17 +230,40 @@ def repair(
     with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
         outcome = repair_run(network, opened, out, settings, hold=hold, source=source, loop=loop, progress=progress)
     write_outcome(outcome, out)
+    from skidpad.repairs.page import candidate_table, judged_table
+
+    _print(outcome, (candidate_table(outcome), *((judged_table(outcome),) if outcome.rows else ())), out, json=json)
+
+
+def _from_drives(subject: str, run: "Run", out: Path, given: "dict[str, Any]", *, json: bool) -> None:
+    """Repairs from a run of `skidpad drive`, by driving."""
+    from skidpad.repairs.driving.outcome import drive_and_repair
+    from skidpad.repairs.driving.page import judged_table, round_table
+    from skidpad.repairs.driving.plan import DrivingSettings, task_of
+    from skidpad.repairs.outcome import written as write_outcome
+    from skidpad.repairs.retraining import check_trainable
+    from skidpad.subjects.description import subject_path
+    from skidpad.subjects.loading import load_network
+
+    settings = DrivingSettings(**given)
+    network = load_network(subject_path(subject), settings.device)
+    check_trainable(network)
+    with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
+        outcome = drive_and_repair(task_of(run, network), out, settings, progress)
+    write_outcome(outcome, out)
+    _print(outcome, (round_table(outcome), *((judged_table(outcome),) if outcome.halves else ())), out, json=json)
+
+
+def _print(outcome: "Finished", tables: "Sequence[Table]", out: Path, *, json: bool) -> None:
     if json:
         print_json(json_module.loads(outcome.to_json()))
-    else:
-        from skidpad.repairs.page import candidate_table, judged_table
-
-        for shown in (candidate_table(outcome), *((judged_table(outcome),) if outcome.rows else ())):
-            table(shown.title, shown.columns, shown.rows)
-        for note in outcome.notes:
-            say(f"note: {note}")
-        say(outcome.verdict)
-        say(f"report: {out / 'report.html'}")
+        return
+    for shown in tables:
+        table(shown.title, shown.columns, shown.rows)
+    for note in outcome.notes:
+        say(f"note: {note}")
+    say(outcome.verdict)
+    say(f"report: {out / 'report.html'}")
 
 
 def _listed(text: str) -> tuple[str, ...]:

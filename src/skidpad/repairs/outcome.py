@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from hashlib import sha256
 from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
@@ -25,7 +25,27 @@ from skidpad.subjects.description import write_atomically
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from skidpad.page.model import Page
+
 RECOMMENDED = "recommended"
+
+
+class Finished(Protocol):
+    """A repair that has an end, whatever it was begun from."""
+
+    @property
+    def verdict(self) -> str:
+        """Says in a sentence or two what came of it."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is to be known."""
+
+    def page(self) -> Page:
+        """Returns the page."""
+
+    def to_json(self) -> str:
+        """Writes the figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +186,12 @@ class Outcome:
             said.append(self.reached.said)
         return " ".join(said)
 
+    def page(self) -> Page:
+        """Returns the page."""
+        from skidpad.repairs.page import repair_page  # noqa: PLC0415  templates are for those who write a page
+
+        return repair_page(self)
+
     def to_json(self) -> str:
         """Writes the outcome; what is not a finite number becomes null."""
         figures = asdict(replace(self, examples=()))
@@ -221,12 +247,11 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
     return outcome
 
 
-def written(outcome: Outcome, out: Path) -> None:
+def written(outcome: Finished, out: Path) -> None:
     """Writes the figures and the page; the figures last, since they say that the repair is finished."""
     from skidpad.page.writing import write_page  # noqa: PLC0415  templates are for those who write a page
-    from skidpad.repairs.page import repair_page  # noqa: PLC0415  see above
 
-    page = repair_page(outcome)
+    page = outcome.page()
     write_page(out / "report.html", page)
     write_page(out / "report.md", page)
     write_atomically(out / "repair.json", outcome.to_json().encode())
@@ -239,10 +264,8 @@ def _save(repairs: Repairs, best: Trained, out: Path) -> None:
 
 def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
     """Refuses a folder that holds a finished repair, or one that was begun otherwise."""
-    if (out / "repair.json").exists():
-        raise BadSubjectError(f"{out} holds a finished repair, and none is written over; choose another --out")
     aim = "" if task.aim is None else str(task.aim)
-    begun = {
+    begun: dict[str, object] = {
         "rules": RULES,
         "subject": task.subject.sha256,
         "drive": task.drive.sha256,
@@ -253,6 +276,13 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
         "own": [named(each) for each in (task.loss, task.step)],
         "settings": asdict(replace(settings, device="", threads=1)),
     }
+    begin(out, begun)
+
+
+def begin(out: Path, begun: Mapping[str, object]) -> None:
+    """Notes in a folder what a repair was begun with; refuses one that holds a finished repair, or one that was begun otherwise."""
+    if (out / "repair.json").exists():
+        raise BadSubjectError(f"{out} holds a finished repair, and none is written over; choose another --out")
     text = json.dumps(begun, indent=2)
     path = out / "begun.json"
     if out.exists() and not out.is_dir():

@@ -62,7 +62,7 @@ _SHARED = 0.5
 _BEYOND = 1.15
 """How far beyond the limit that is aimed at the pool reaches, as a share of the way from harmless to worst."""
 
-_BLENDS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
+BLENDS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 """How far from the start's weights to the trained ones: a network in between may keep the clean accuracy and most of the repair.
 
 Reference: Wortsman et al. 2022, Robust fine-tuning of zero-shot models (WiSE-FT), section 3."""
@@ -299,12 +299,12 @@ class Repairs:
         tried = []
         # a network in stages can have changed in an early one though the last one kept what it began with
         is_changed = any(not torch.equal(start[name].to(last.device), last) for name, last in end.items())
-        for share in _BLENDS if is_changed else (1.0,):
-            module.load_state_dict(_between(start, end, share))
+        for share in BLENDS if is_changed else (1.0,):
+            module.load_state_dict(between(start, end, share))
             tried.append(replace(self.validated(module, made), blend=share))
         affordable = [each for each in tried if each.clean_rmse_rad <= limit]
         best = min(affordable, key=badness, default=min(tried, key=lambda each: each.clean_rmse_rad))
-        module.load_state_dict(_between(start, end, best.blend))
+        module.load_state_dict(between(start, end, best.blend))
         return best
 
     @cached_property
@@ -391,7 +391,7 @@ def write_network(module: nn.Module, description: Description, weights: Path) ->
     write_atomically(weights, save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}))
 
 
-def _between(start: Mapping[str, torch.Tensor], end: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
+def between(start: Mapping[str, torch.Tensor], end: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
     """Returns the weights at a share of the way; counters, which are whole, are the end's."""
     return {
         name: torch.lerp(start[name].to(last.device), last, share) if share < 1.0 and last.is_floating_point() else last

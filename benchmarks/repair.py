@@ -62,11 +62,12 @@ def net_folder(args: argparse.Namespace, seed: int) -> Path:
 
 
 def spec_of(args: argparse.Namespace) -> InputSpec | None:
-    """Returns the input of the network; a recurrent one sees half the size and two seconds, so that three fit beside one another."""
+    """Returns the input of the network; a recurrent one sees smaller and fewer pictures, so that three fit beside one another."""
     if args.network != "chauffeur":
         return None
     usual = ARCHITECTURES.get("chauffeur").input
-    return replace(usual, width_px=160, height_px=60, crop=Crop(top=0.5), history=History(20, HistoryKind.RECURRENT))
+    width, height, frames = map(int, args.window.split("x"))
+    return replace(usual, width_px=width, height_px=height, crop=Crop(top=0.5), history=History(frames, HistoryKind.RECURRENT))
 
 
 def train_one(args: argparse.Namespace, seed: int) -> None:
@@ -266,6 +267,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--weathers", default="night,rain")
     parser.add_argument("--unseen-only", action="store_true", help="judge no families that were trained on")
+    parser.add_argument("--window", default="160x60x20", help="what a recurrent network sees: width, height and how many frames")
     parser.add_argument("--half", action="store_true", help="train the repairs in bfloat16")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", required=True)

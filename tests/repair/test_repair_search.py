@@ -20,15 +20,17 @@ from skidpad.oracles.relations import SteersAlike
 from skidpad.page.model import Tone
 from skidpad.repairs.examples import Change
 from skidpad.repairs.families import Families, families
+from skidpad.repairs.lessons import Validation
 from skidpad.repairs.outcome import Outcome, check_folder, judged_rows, search, written
 from skidpad.repairs.page import _judged, repair_page, tradeoff_chart
-from skidpad.repairs.pairs import Clip, render
+from skidpad.repairs.pairs import Clip, Pairs, render
 from skidpad.repairs.plan import CLEAN, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen
 from skidpad.repairs.source import task_of
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
+from skidpad.subjects.training.data import Labelled
 from skidpad.subjects.training.fitting import copied
 
 QUICK = SearchSettings(
@@ -64,6 +66,27 @@ def test_the_fewest_failures_within_the_cost_are_recommended() -> None:
     dear = chosen(before, control, candidates, 0.2)
     assert dear is not None
     assert dear.candidate.way == "mix"
+
+
+def test_a_network_that_answers_less_to_everything_is_not_recommended() -> None:
+    before, control = (replace(trained(way, 0.1, 0.5), response=0.8) for way in ("before", "control"))
+    flat, kept = (replace(trained(way, 0.1, rate), response=response) for way, rate, response in (("mix", 0.0, 0.6), ("random", 0.2, 0.75)))
+    best = chosen(before, control, [flat, kept], 0.02)
+    assert best is not None
+    assert best.candidate.way == "random"
+    assert chosen(before, control, [flat], 0.02) is None
+
+
+def test_the_response_is_the_slope_of_the_answers_on_the_labels() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.normal(0.1, 0.3, 40)
+    clean = Labelled(torch.zeros((40, 2, 2, 3), dtype=torch.uint8), labels)
+    validation = Validation(clean, Pairs(clean, clean, np.zeros(40, int), np.arange(40), np.ones(40, bool), ()))
+    answers = np.concatenate([0.5 * labels + rng.normal(0.0, 0.1, 40), rng.normal(0.0, 9.0, 7)])
+    assert validation.response(answers) == pytest.approx(np.polyfit(labels, answers[:40], 1)[0])
+    assert validation.response(np.full(47, 0.3)) == pytest.approx(0.0)
+    alike = replace(validation, clean=Labelled(clean.pictures, np.full(40, 0.2)))
+    assert np.isnan(alike.response(answers))
 
 
 def test_nothing_is_recommended_where_further_training_alone_does_as_well() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import nan
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -24,13 +25,17 @@ AVERAGING = 0.995
 SETTLES = 2 / 3
 """Of the epochs: while the learning rate is high, networks answer less to everything, which looks better on a short stretch than it is."""
 
-RULES = 4
+RULES = 5
 """How a repair is trained and measured; a folder that was begun under others is not continued, since its candidates do not compare."""
 
 _COST = 3.0
 """How much worse a rise of the clean error beyond what it may is than a fall of the stressed one by the same share is good.
 
 It may be small, since weights whose clean error is too high are blended with the start's until it is not."""
+
+KEPT_RESPONSE = 0.9
+"""Of the first network's: what a repair keeps at least. Networks that hardly know a road lose little clean accuracy by answering less to
+everything, and then fail less often."""
 
 _LEAST = 1e-9
 """Radians: the error of a network that never errs, which others are divided by."""
@@ -179,10 +184,13 @@ class RepairLesson(Lesson):
         return Batch(asking.inputs(chosen, mirrored), labels, is_mutant, asking.inputs(partner, mirrored), moved)
 
     def score(self, answers_rad: FloatArray, labels_rad: FloatArray, first_rad: FloatArray) -> float:  # noqa: ARG002 - it knows its labels
-        """Returns the stressed error over the start's, and three times the share by which the clean error rose beyond what it may."""
+        """Returns the stressed error over the start's, and three times what the clean error rose or the response fell too far."""
         clean, stressed = self._validation.errors_rad(answers_rad)
         clean_first, stressed_first = self._validation.errors_rad(first_rad)
-        return stressed / max(stressed_first, _LEAST) + _COST * max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
+        rise = max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
+        response, first = (self._validation.response(each) for each in (answers_rad, first_rad))
+        fall = max(0.0, KEPT_RESPONSE - response / first) if first > 0.0 else 0.0
+        return stressed / max(stressed_first, _LEAST) + _COST * (rise + fall)
 
 
 def _one_number(found: object, what: str) -> torch.Tensor:
@@ -211,6 +219,15 @@ class Validation:
     def data(self) -> Labelled:
         """The clean pictures, then the mutants, then their originals."""
         return self.clean.joined(self.pairs.mutants, self.pairs.originals)
+
+    def response(self, answers_rad: FloatArray) -> float:
+        """Returns how far clean answers follow the labels: the slope of their regression on them. 1 steers as far as the human does.
+
+        0 is a network that always answers the same; NaN where all labels are alike.
+        """
+        labels = self.clean.labels_rad - self.clean.labels_rad.mean()
+        power = float(labels @ labels)
+        return float(labels @ answers_rad[: len(labels)]) / power if power else nan
 
     def errors_rad(self, answers_rad: FloatArray) -> tuple[float, float]:
         """Returns the clean error against labels, and how far mutants move the answer, both as root mean squares."""

@@ -9,6 +9,7 @@ from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
 from skidpad.page.svg import WIDTH, Axis, AxisUnit, add, drawing, round_up, tip, write
 from skidpad.page.wording import interval, percent, plain
 from skidpad.repairs.examples import cards
+from skidpad.repairs.lessons import KEPT_RESPONSE
 from skidpad.repairs.plan import BEFORE, CLEAN, CONTROL, UNSEEN_SET
 from skidpad.statistics.intervals import wilson
 
@@ -133,12 +134,15 @@ def candidate_table(outcome: Outcome) -> Table:
             f"{each.clean_rmse_rad:.4f}",
             percent(each.failure_rate),
             f"{each.stressed_rms_rad:.4f}",
+            f"{each.response:.2f}" if isfinite(each.response) else "-",
             *((str(each.best_epoch), percent(each.blend)) if each.candidate.way != BEFORE else ("-", "-")),
         )
         for each in (outcome.before, *outcome.candidates)
     )
-    columns = ("Candidate", "Clean RMSE (rad)", "Failures", "Moved by mutants (rad)", "Best epoch", "Blend")
+    columns = ("Candidate", "Clean RMSE (rad)", "Failures", "Moved by mutants (rad)", "Response", "Best epoch", "Blend")
     note = (
+        "Response: how far the answers follow the labels; 1 steers as far as the human, 0 always answers the same. A network that loses "
+        f"more than {percent(1.0 - KEPT_RESPONSE)} of it is not recommended. "
         "Blend: how far the weights lie on the way from the first network's to those of the best epoch. Best epoch 0: no epoch was better "
         "than the first network."
     )

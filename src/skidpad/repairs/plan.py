@@ -14,7 +14,7 @@ from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectErr
 from skidpad.core.settings import Count, Natural, Positive, Within, check
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.relations import Relation
-from skidpad.repairs.lessons import Diet, Loss, OwnStep
+from skidpad.repairs.lessons import KEPT_RESPONSE, Diet, Loss, OwnStep
 from skidpad.subjects.training.fitting import TrainingSettings
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Candidate:
 class Trained:
     """A trained candidate and its errors on the validation stretch. best_epoch: 0 where no epoch was better than the start.
 
-    blend: how far its weights lie on the way from the start's to those of the best epoch.
+    blend: how far its weights lie on the way from the start's to those of the best epoch. response: see `lessons.Validation`.
     """
 
     candidate: Candidate
@@ -208,6 +208,12 @@ class Trained:
     epochs: int
     weights: str
     blend: float = 1.0
+    response: float = nan
+
+
+def is_flat(trained: Trained, before: Trained) -> bool:
+    """Whether a network steers clearly less into bends than before: one that always answers the same never fails, and is no repair."""
+    return before.response > 0.0 and trained.response < KEPT_RESPONSE * before.response
 
 
 def badness(trained: Trained) -> tuple[float, float]:

@@ -38,6 +38,7 @@ from skidpad.repairs.plan import (
     Way,
     badness,
     check_labels,
+    is_flat,
 )
 from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import discard, write_atomically
@@ -293,7 +294,7 @@ class Repairs:
         return found
 
     def _blended(self, module: nn.Module, made: Trained) -> Trained:
-        """Leaves those weights between the start's and the trained ones in the network that fail least at a clean error that may be."""
+        """Leaves those weights between the start's and the trained ones in the network that fail least among those that may be chosen."""
         limit = (1.0 + self.settings.most_cost) * self.before.clean_rmse_rad
         start, end = self.task.subject.module.state_dict(), {name: each.clone() for name, each in module.state_dict().items()}
         tried = []
@@ -302,7 +303,7 @@ class Repairs:
         for share in BLENDS if is_changed else (1.0,):
             module.load_state_dict(between(start, end, share))
             tried.append(replace(self.validated(module, made), blend=share))
-        affordable = [each for each in tried if each.clean_rmse_rad <= limit]
+        affordable = [each for each in tried if each.clean_rmse_rad <= limit and not is_flat(each, self.before)]
         best = min(affordable, key=badness, default=min(tried, key=lambda each: each.clean_rmse_rad))
         module.load_state_dict(between(start, end, best.blend))
         return best
@@ -319,7 +320,8 @@ class Repairs:
         many, pairs = len(self.validation.clean), self.validation.pairs
         mutants, originals = answers[many : many + len(pairs)], answers[many + len(pairs) :]
         rate = self.rate("validation", pairs, mutants, originals)
-        return replace(made, clean_rmse_rad=clean, stressed_rms_rad=stressed, failure_rate=rate.failure_rate)
+        response = self.validation.response(answers)
+        return replace(made, clean_rmse_rad=clean, stressed_rms_rad=stressed, failure_rate=rate.failure_rate, response=response)
 
     def module_of(self, trained: Trained) -> nn.Module:
         """Returns the network of a candidate."""
@@ -368,13 +370,13 @@ class Repairs:
 
 
 def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], most_cost: float) -> Trained | None:
-    """Returns the candidate with the fewest failures among those whose clean error rose by at most a share; None where none helps.
+    """Returns the candidate with the fewest failures among those whose clean error rose by at most a share and that still steer into bends.
 
-    The clean error may rise over that of the start or of the control, whichever is larger: what any further training costs is no cost
-    of the mutants.
+    None where none helps. The clean error may rise over that of the start or of the control, whichever is larger: what any further training
+    costs is no cost of the mutants.
     """
     limit = (1.0 + most_cost) * max(before.clean_rmse_rad, control.clean_rmse_rad)
-    affordable = [each for each in candidates if each.clean_rmse_rad <= limit]
+    affordable = [each for each in candidates if each.clean_rmse_rad <= limit and not is_flat(each, before)]
     best = min(affordable, key=badness, default=None)
     if best is None:
         return None

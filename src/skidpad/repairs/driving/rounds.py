@@ -166,7 +166,7 @@ class DrivingRepair:
         parts = [part for part in self._parts(name, module, cases, is_kept=True) if "labels" in part]
         made = [Labelled(torch.from_numpy(part["pictures"]), part["labels"], None if single else part["windows"]) for part in parts]
         if not made:
-            raise BadRunError(f"no world showed a frame in {name}, so that there is nothing to learn from; see the notes of the run")
+            raise BadRunError(f"the world {self.task.world!r} could begin no scenario of {name}, so that there is nothing to learn from")
         return made[0].joined(*made[1:])
 
     def _parts(self, name: str, module: nn.Module, cases: Sequence[Case], *, is_kept: bool) -> list[Mapping[str, np.ndarray]]:

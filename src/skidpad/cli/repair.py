@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of, refuse_options_of
-from skidpad.cli.training import Threads
+from skidpad.cli.training import Half, Threads
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.page.terminal import print_json, progress_bar, say, table
 
@@ -117,6 +117,7 @@ def repair(
     seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = 1,
+    half: Half = False,
     json: Json = False,
 ) -> None:
     """Repair a network: try several ways, choose on held-out frames, judge on frames and conditions that no training saw.
@@ -177,6 +178,7 @@ def repair(
                 "seed": seed,
                 "device": device,
                 "threads": threads,
+                "half": half,
             },
             train_drive,
             json=json,
@@ -193,6 +195,7 @@ def repair(
             "seed": seed,
             "device": device,
             "threads": threads,
+            "half": half,
             "train_drive": train_drive,
             "epochs": epochs,
             "learning_rate": learning_rate,
@@ -222,6 +225,7 @@ def repair(
         seed=seed,
         device=device,
         threads=threads,
+        half=half,
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type] # each of its field's type
     )
     network = load_network(subject_path(subject), device)

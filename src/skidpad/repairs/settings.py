@@ -48,6 +48,7 @@ class RepairSettings:
     seed: int = 0
     device: str = "cpu"
     threads: Count = 1
+    half: bool = False
 
     def __post_init__(self) -> None:
         check(self, BadParametersError)
@@ -68,4 +69,5 @@ class RepairSettings:
             seed=self.seed,
             device=self.device,
             threads=self.threads,
+            half=self.half,
         )

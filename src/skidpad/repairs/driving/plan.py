@@ -82,6 +82,7 @@ class DrivingSettings:
     seed: int = 0
     device: str = "cpu"
     threads: Count = 1
+    half: bool = False
 
     def __post_init__(self) -> None:
         check(self, BadParametersError)
@@ -97,6 +98,7 @@ class DrivingSettings:
             seed=self.seed,
             device=self.device,
             threads=self.threads,
+            half=self.half,
         )
 
 

@@ -32,11 +32,12 @@ def grouped(maps: torch.Tensor, axes: tuple[int, ...], scale: torch.Tensor | Non
     """Normalises by torch's group norm, for a CPU; see `normalised`."""
     count, channels = maps.shape[:2]
     if axes == (1, 2, 3):
-        return functional.group_norm(maps, 1, *(each if each is None else each.flatten() for each in (scale, shift)), eps=_EPSILON)
+        weight, bias = (each if each is None else each.flatten() for each in (scale, shift))
+        return functional.group_norm(maps, 1, weight, bias, _EPSILON)
     # channels of all pictures as those of one: each is then scaled and shifted by numbers of its own
-    rows = [each if each is None else each.expand(count, channels, 1, 1).flatten().to(maps.dtype) for each in (scale, shift)]
+    weight, bias = (each if each is None else each.expand(count, channels, 1, 1).flatten().to(maps.dtype) for each in (scale, shift))
     whole = maps.contiguous().reshape(1, count * channels, *maps.shape[2:])
-    return functional.group_norm(whole, count * channels, *rows, eps=_EPSILON).reshape(maps.shape)
+    return functional.group_norm(whole, count * channels, weight, bias, _EPSILON).reshape(maps.shape)
 
 
 @cache

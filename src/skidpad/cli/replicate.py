@@ -150,7 +150,7 @@ def deeproad(
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Descriptions, e.g. model.toml, or `demo`.")],
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
     weather: Annotated[
-        list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or a bundled one (rain, night); may be repeated.")
+        list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or a bundled one (rain, night, dusk); may be repeated.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, deeproad.json and .md; continues where it was stopped, and grows.")],
     frames: Annotated[int, typer.Option(help="At most this many frames, every second, third and so on; 0 is all.")] = 0,
@@ -195,7 +195,7 @@ def tactic(
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
     weather: Annotated[
         list[str],
-        typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night); may be repeated."),
+        typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night, dusk); may be repeated."),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; continues where it was stopped, and grows.")],
     criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be repeated. nbc by default.")] = None,

@@ -52,7 +52,7 @@ def run_test(
     subject: Subject,
     drive: Drive,
     weather: Annotated[
-        list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or a bundled one (rain, night); may be repeated.")
+        list[str], typer.Option(help="A weather that `skidpad weather train` wrote, or a bundled one (rain, night, dusk); may be repeated.")
     ],
     thresholds: Annotated[
         str, typer.Option(help="Error bounds in degrees, ascending; an error at the first one is a finding.")
@@ -197,7 +197,7 @@ def search(
     subject: Subject,
     drive: Drive,
     weather: Annotated[
-        str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night).")
+        str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night, dusk).")
     ],
     criterion: Annotated[str, typer.Option(help="Coverage that guides the search: kmnc or nbc; both are reported.")] = "nbc",
     conditions: Annotated[int, typer.Option(help="Conditions to find, one after the other.")] = 4,

@@ -36,7 +36,7 @@ def test_the_classifier_is_small_and_knows_a_clear_day(judge: WeatherClassifier,
     assert [judge.classes[label] for label in judge.labels(frames)] == ["clear"] * len(frames)
 
 
-@pytest.mark.parametrize("name", ["night", "rain"])
+@pytest.mark.parametrize("name", ["dusk", "night", "rain"])
 def test_a_weather_keeps_the_road_of_a_rendered_drive(name: str, frames: NumpyFrames) -> None:
     path = pretrained_weather(name)
     assert path.with_suffix(".safetensors").stat().st_size <= 2_500_000
@@ -58,9 +58,9 @@ def test_other_names_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nigth", "no weather named 'nigth'; did you mean 'night'? Bundled: night, rain; name one of your own by its file"),
+        ("nigth", "no weather named 'nigth'; did you mean 'night'? Bundled: dusk, night, rain; name one of your own by its file"),
         ("raim.toml", "no weather named 'raim'; did you mean 'rain'?"),
-        ("hail", "no weather named 'hail'; bundled: night, rain; name one of your own by its file, as weathers/hail.toml"),
+        ("hail", "no weather named 'hail'; bundled: dusk, night, rain; name one of your own by its file, as weathers/hail.toml"),
     ],
 )
 def test_a_mistyped_name_is_answered_with_the_nearest_and_all(text: str, said: str) -> None:

@@ -195,7 +195,9 @@ def tactic(
     drive: Annotated[str, typer.Option(help="The drive to translate, as Udacity CH2's test drive.")],
     weather: Annotated[
         list[str],
-        typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night, dusk); may be repeated."),
+        typer.Option(
+            help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night, dusk); may be repeated."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the runs, tactic.json and .md; continues where it was stopped, and grows.")],
     criterion: Annotated[list[str] | None, typer.Option(help="What guides: nbc, kmnc; may be repeated. nbc by default.")] = None,

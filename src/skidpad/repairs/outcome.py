@@ -15,10 +15,11 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import jsonable
 from skidpad.kinds.limits.curves import Standing
 from skidpad.page.wording import percent
+from skidpad.repairs.blending import write_network
 from skidpad.repairs.examples import Example, examples
 from skidpad.repairs.lessons import RULES, named
 from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
-from skidpad.repairs.search import Repairs, chosen, write_network
+from skidpad.repairs.search import Repairs, chosen
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description import write_atomically
 

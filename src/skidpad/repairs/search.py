@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
 from skidpad.core.errors import BadDriveError, BadParametersError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.relations import Answers, fails_unchanged
+from skidpad.repairs.blending import BLENDS, between, write_network
 from skidpad.repairs.families import Families, aimed, families
 from skidpad.repairs.lessons import Diet, RepairLesson, Validation
 from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
@@ -44,7 +44,6 @@ from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import discard, write_atomically
 from skidpad.subjects.training.data import Labelled, collect, is_staged
 from skidpad.subjects.training.fitting import answers_rad, copied, fit
-from skidpad.subjects.training.training import save_subject
 
 if TYPE_CHECKING:
     from torch import nn
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from skidpad.core.images import BoolArray, FloatArray
     from skidpad.drives.drive import Drive
     from skidpad.kinds.limits.probes import Judge
-    from skidpad.subjects.description import Description
 
 _FRAMES_PER_RECIPE = 8
 """Frames that share a drawn recipe in the pool: enough draws for variety, few enough to prepare where each run has a lead."""
@@ -62,11 +60,6 @@ _SHARED = 0.5
 
 _BEYOND = 1.15
 """How far beyond the limit that is aimed at the pool reaches, as a share of the way from harmless to worst."""
-
-BLENDS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
-"""How far from the start's weights to the trained ones: a network in between may keep the clean accuracy and most of the repair.
-
-Reference: Wortsman et al. 2022, Robust fine-tuning of zero-shot models (WiSE-FT), section 3."""
 
 
 class Repairs:
@@ -383,19 +376,3 @@ def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], mos
     fewest, least = min(before.failure_rate, control.failure_rate), min(before.stressed_rms_rad, control.stressed_rms_rad)
     helps = best.failure_rate < fewest or (best.failure_rate == fewest and best.stressed_rms_rad < least)
     return best if helps else None
-
-
-def write_network(module: nn.Module, description: Description, weights: Path) -> None:
-    """Writes a network's weights and, where it is one of the zoo, the description beside them."""
-    if description.architecture is not None:
-        save_subject(module, description, weights)
-        return
-    write_atomically(weights, save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}))
-
-
-def between(start: Mapping[str, torch.Tensor], end: Mapping[str, torch.Tensor], share: float) -> dict[str, torch.Tensor]:
-    """Returns the weights at a share of the way; counters, which are whole, are the end's."""
-    return {
-        name: torch.lerp(start[name].to(last.device), last, share) if share < 1.0 and last.is_floating_point() else last
-        for name, last in end.items()
-    }

@@ -13,12 +13,12 @@ from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import jsonable
 from skidpad.kinds.drives.campaign import features_of
 from skidpad.page.wording import percent
+from skidpad.repairs.blending import write_network
 from skidpad.repairs.driving.page import driving_page, film_cards
 from skidpad.repairs.driving.plan import DRAWN, NEAR, DrivingSettings, DrivingTask
 from skidpad.repairs.driving.rounds import RULES, DrivingRepair, Taught
 from skidpad.repairs.outcome import RECOMMENDED, begin
 from skidpad.repairs.plan import BEFORE, CONTROL
-from skidpad.repairs.search import write_network
 from skidpad.statistics.intervals import Interval, sign_flip, student_mean
 from skidpad.worlds.scenario.scenario import table_of
 

@@ -25,11 +25,11 @@ from skidpad.core.progress import Progress, silent
 from skidpad.kinds.drives.loop import Moment, Wheel
 from skidpad.kinds.drives.records import build_records
 from skidpad.kinds.drives.summary import is_unavoidable
+from skidpad.repairs.blending import BLENDS, between, write_network
 from skidpad.repairs.driving.plan import CLEAN_SHARES, clean_drive
 from skidpad.repairs.lessons import AVERAGING
 from skidpad.repairs.plan import BEFORE, CONTROL, check_labels
 from skidpad.repairs.retraining import repeated
-from skidpad.repairs.search import BLENDS, between, write_network
 from skidpad.runs.workers.here import pinned
 from skidpad.subjects.description import discard, write_atomically
 from skidpad.subjects.network_subject import NetworkSubject

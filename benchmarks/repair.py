@@ -106,6 +106,7 @@ def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, dev
         learning_rate=args.learning_rate,
         batch_size=args.batch_size,
         weathers=tuple(filter(None, args.weathers.split(","))),
+        train_weathers=tuple(filter(None, args.train_weathers.split(","))),
         seeds=1,
         device=device,
         half=args.half,
@@ -266,6 +267,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--weathers", default="night,rain")
+    parser.add_argument("--train-weathers", default="", help="learned weathers that are trained on")
     parser.add_argument("--unseen-only", action="store_true", help="judge no families that were trained on")
     parser.add_argument("--window", default="160x60x20", help="what a recurrent network sees: width, height and how many frames")
     parser.add_argument("--half", action="store_true", help="train the repairs in bfloat16")

@@ -224,6 +224,8 @@ def test_bad_pictures_and_settings_end_in_clear_words(skidpad: Callable, sets: t
         (("--to", sets[1], "--method", "munich"), "did you mean 'munit'"),
         (("--to", sets[1], "--preset", "smal"), "did you mean 'small'"),
         (("--to", sets[1], "--steps", 0), "steps must be at least 1"),
+        (("--to", sets[1], "--styles-of", tmp_path / "nowhere"), "no folder"),
+        (("--to", sets[1], "--styles-of", sets[1], "--method", "unit"), "a weather by UNIT has one look and no styles"),
         (("--to", sets[1], "--detail", 2), "detail must be at least 0 and at most 1"),
         (("--to", sets[1], "--device", "cuba"), "no device named 'cuba'"),
         (("--to", sets[1], "--seed", -1), "seed must be at least 0; got -1"),

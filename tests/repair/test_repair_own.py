@@ -164,6 +164,10 @@ def test_mutants_and_labels_are_exported_as_a_drive(garage: Garage, tmp_path: Pa
         rows = list(csv.DictReader(file))
     assert {row["kind"] for row in rows} == {"random"}
     assert all("fog" in row["recipe"] and places[row["original"]] < 15 for row in rows)
+    words = ["repair", str(garage.toml), str(run.path), "--pictures", "24", "--train-weathers", "dusk"]
+    dusk = CliRunner().invoke(app, [*words, "--export", str(tmp_path / "dusk")])
+    assert dusk.exit_code == 0, dusk.output
+    assert "weather:dusk" in (tmp_path / "dusk" / "labels.csv").read_text()
     with pytest.raises(BadParametersError, match="is a file"):
         export_mutants(run, tmp_path / "early" / "labels.csv")
     with pytest.raises(BadParametersError, match="at most 1"):

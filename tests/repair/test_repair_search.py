@@ -136,6 +136,25 @@ def test_what_is_drawn_is_of_seen_families_and_can_be_applied() -> None:
         assert recipe.apply(frames, made).shape == frames.shape
 
 
+def test_a_learned_weather_can_be_trained_on_and_then_does_not_judge(task: Task, tmp_path: Path) -> None:
+    """Half of the draws begin with it, in many styles; with no weather, draws are as they were."""
+    divided, plain = Families.of((), (), ("dusk",)), Families.of((), ())
+    rng = np.random.default_rng(0)
+    drawn = [divided.draw(rng) for _ in range(200)]
+    first = [recipe.steps[0] for recipe in drawn if recipe.steps[0].stimulus == "weather:dusk"]
+    assert 70 < len(first) < 130
+    assert len({step.params.whole("style") for step in first}) > 60
+    assert {len(recipe.steps) for recipe in drawn if recipe.steps[0] in first} == {1, 2}
+    assert all(step.stimulus != "weather:dusk" for recipe in drawn for step in recipe.steps[1:])
+    assert plain.draw(np.random.default_rng(3)).steps[1:] == divided.draw(np.random.default_rng(3)).steps[1:]
+    repairs = Repairs(task, tmp_path, replace(QUICK, train_weathers=("dusk",), pictures=64))
+    names = [recipe.steps[0].stimulus for recipe in (*repairs.random.recipes, *repairs.validation.pairs.recipes)]
+    assert "weather:dusk" in names
+    assert not [name for name in repairs.judged_recipes if "dusk" in name]
+    with pytest.raises(BadParametersError, match="cannot judge a repair; got dusk as both"):
+        replace(QUICK, weathers=("night", "dusk"), train_weathers=("dusk",))
+
+
 def test_every_family_has_a_ladder_of_severities() -> None:
     divided = Families.of((), ())
     made = stimuli()
@@ -298,7 +317,9 @@ def test_a_drive_that_is_too_short_says_how_long_it_must_be(task: Task, tmp_path
         Repairs(replace(task, drive=drive.select(range(20))), tmp_path, QUICK)
 
 
-@pytest.mark.parametrize("given", [{"families": ("gama",)}, {"judged": ("late-frames",)}, {"ways": ("rondom",)}])
+@pytest.mark.parametrize(
+    "given", [{"families": ("gama",)}, {"judged": ("late-frames",)}, {"ways": ("rondom",)}, {"train_weathers": ("dsk",)}]
+)
 def test_a_name_that_is_none_is_a_sentence(task: Task, tmp_path: Path, given: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(UnknownNameError):
         search(task, tmp_path / "out", replace(QUICK, **given))  # type: ignore[arg-type] # texts for fields of texts
@@ -340,7 +361,13 @@ def test_a_network_that_learns_nothing_is_said_to(task: Task, tmp_path: Path) ->
     found = search(task, tmp_path / "out", settings)
     assert found.recommended == ""
     assert "No repair helped" in found.verdict
+    assert "More training" not in found.verdict
     assert found.rows == ()
+    control = replace(trained("control", found.before.clean_rmse_rad, 0.5 * found.before.failure_rate), response=found.before.response)
+    helped = replace(found, candidates=(control,)).verdict
+    assert f"More training without mutants helps: candidates/{control.candidate.name}.toml fails on" in helped
+    for worse in (replace(control, clean_rmse_rad=9.0), replace(control, response=0.5 * control.response)):
+        assert "More training" not in replace(found, candidates=(worse,)).verdict
     assert not (tmp_path / "out" / "recommended.toml").exists()
 
 

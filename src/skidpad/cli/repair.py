@@ -24,7 +24,19 @@ PAPER, SEARCH, DRIVES = "deeptest", "search", "online"
 _OF_PAPER = ("transforms", "share", "split", "max_mutants", "from_scratch", "control")
 _OF_DRIVES = ("rounds", "scenarios", "validation_scenarios", "judged_scenarios")
 _OF_PICTURES = (
-    *("source", "hold", "families", "unseen", "weathers", "ways", "strengths", "train_share", "pictures", "judged_frames"),
+    *(
+        "source",
+        "hold",
+        "families",
+        "unseen",
+        "weathers",
+        "train_weathers",
+        "ways",
+        "strengths",
+        "train_share",
+        "pictures",
+        "judged_frames",
+    ),
     *("seeds", "closed_loop", "stimulus", "domain"),
 )
 _OF_SEARCH = (*_OF_PICTURES, "most_cost", *_OF_DRIVES)
@@ -41,7 +53,7 @@ def repair(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of `skidpad test`, `limits` or `drive`.")],
     out: Annotated[Path | None, typer.Option(help="A new folder: candidates, the recommended subject, figures and report.")] = None,
     source: Annotated[str, typer.Option("--from", help="limits: RUN is a run of `skidpad limits`, and --hold says what to reach.")] = "",
-    hold: Annotated[str, typer.Option(help="The limit to reach, as fog.visibility_m=100; with a run of `skidpad limits`.")] = "",
+    hold: Annotated[str, typer.Option(help="The limit to reach, as fog.visibility_m=80; with a run of `skidpad limits`.")] = "",
     export: Annotated[
         Path | None, typer.Option(help="Write mutants and labels into this new folder instead, for your own training.")
     ] = None,
@@ -58,6 +70,9 @@ def repair(
     weathers: Annotated[
         str, typer.Option(help="Learned weathers to judge the repair by, never trained on; `none` for none.")
     ] = "night,rain",
+    train_weathers: Annotated[
+        str, typer.Option(help="Learned weathers to train on beside the conditions, as dusk; `none` for none.")
+    ] = "none",
     ways: Annotated[
         str, typer.Option(help="Which repairs to try: findings, random, consistency, mix, looks, answers.", show_default="all of them")
     ] = "findings,random,consistency,mix,looks,answers",
@@ -150,6 +165,7 @@ def repair(
                 export,
                 families=_families(families),
                 held_back=_listed(unseen),
+                weathers=_listed(train_weathers),
                 pictures=pictures,
                 train_share=1.0 if train_share is None else train_share,
                 seed=seed,
@@ -214,6 +230,7 @@ def repair(
         families=_families(families),
         unseen=_listed(unseen),
         weathers=_listed(weathers),
+        train_weathers=_listed(train_weathers),
         ways=_listed(ways),
         strengths=tuple(_number(part) for part in _listed(strengths)),
         pictures=pictures,

@@ -55,6 +55,9 @@ def train(
     alike: Annotated[
         float | None, typer.Option(help="Share of the weather's pictures to leave out because their road lies elsewhere.")
     ] = None,
+    styles_of: Annotated[
+        str, typer.Option(help="Pictures whose looks `weather test` draws from, as the darkest of --to; by default all of --to.")
+    ] = "",
     detail: Annotated[
         float | None, typer.Option(help="Share of the detail that is the original's, 0 to 1; not in the papers. 0 is all the network's.")
     ] = None,
@@ -82,6 +85,7 @@ def train(
     from skidpad.referee.network import load_teacher
     from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
     from skidpad.stimuli.weather.scenes import load_scenes
+    from skidpad.stimuli.weather.settings import Method
     from skidpad.subjects.network_subject import usable_device
 
     settings = _settings(preset, method, steps, batch_size, size, crop, seed, device)
@@ -94,6 +98,8 @@ def train(
         alike=settings.alike if alike is None else alike,
         detail=settings.detail if detail is None else detail,
     )
+    if styles_of and settings.method is not Method.MUNIT:
+        raise BadParametersError("--styles-of names pictures for MUNIT's styles; a weather by UNIT has one look and no styles")
     usable_device(device)
     guide = _guide(classifier, out, device)
     if guide is not None:
@@ -103,8 +109,9 @@ def train(
     goes_on = f"go on with the same command: {command}"
     with progress_bar("reading pictures", "nothing was learned yet") as progress:
         stride = settings.sizes.stride
-        scenes = [load_scenes(text, settings.size_px, stride, limit, progress) for text in (source, target)]
-    lesson = Lesson(scenes[0], scenes[1], source, target, _is_rendered(target) if rendered is None else rendered)
+        scenes = [load_scenes(text, settings.size_px, stride, limit, progress) for text in (source, target, styles_of) if text]
+    is_rendered = _is_rendered(target) if rendered is None else rendered
+    lesson = Lesson(scenes[0], scenes[1], source, target, is_rendered, scenes[2] if styles_of else None, styles_of)
     for warning in lesson.warnings(settings.size_px):
         warn(warning)
     gauge = _gauge(lesson, settings, guide)

@@ -27,8 +27,9 @@ from skidpad.stimuli.pictures import stimuli
 from skidpad.subjects.description import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from skidpad.core.stimuli import Stimulus
     from skidpad.drives.drive import Drive
     from skidpad.runs.folder import Run
 
@@ -66,6 +67,7 @@ def export_mutants(
     *,
     families: Sequence[str] = (),
     held_back: Sequence[str] = (),
+    weathers: Sequence[str] = (),
     pictures: int = 4000,
     train_share: float = 1.0,
     seed: int = 0,
@@ -74,6 +76,7 @@ def export_mutants(
     """Writes the run's findings and about as many random mutants as asked for, as PNG files at the drive's size, with labels.
 
     families: conditions to show; empty for those that the run tried. held_back: groups or conditions that are left out, to judge by.
+    weathers: learned ones to show as well.
     train_share: of the drive, by time. Works for any subject, since no network is asked: black boxes, compiled files, and networks whose
     training lives elsewhere.
     """
@@ -96,26 +99,28 @@ def export_mutants(
     for name in families:
         if name not in known:
             raise UnknownNameError.among("condition to export", name, known)
-    shown = Families.of(families or tuple(campaign.stimuli), held_back)
+    shown = Families.of(families or tuple(campaign.stimuli), held_back, weathers)
     on_drive = [each for each in (findings_of(run) if isinstance(campaign, DeepTest) else ()) if each[0] < len(drive)]
     unseen = set(shown.unseen)
     found = [Clip(np.array([frame]), recipe) for frame, recipe in on_drive if not {step.stimulus for step in recipe.steps} & unseen]
     rng = child_rng(seed, "repair", "export")
     drawn = clips_of(drive, [shown.draw(rng) for _ in range(pictures // _FRAMES)], _FRAMES, 0, rng)
+    made = {**stimuli(), **shown.weathers}
     table = StringIO()
     rows = csv.writer(table, lineterminator="\n")
     rows.writerow(COLUMNS)
     written = {"finding": 0, "random": 0}
     for number, (kind, clip) in enumerate([*(("finding", each) for each in found), *(("random", each) for each in drawn)]):
-        for row in _written(drive, clip, kind, folder, written):
+        for row in _written(drive, clip, kind, made, folder, written):
             rows.writerow(row)
         progress(number + 1, len(found) + len(drawn), "writing mutants")
     write_atomically(folder / "labels.csv", table.getvalue().encode())
     return Exported(folder, written["finding"], written["random"], len(on_drive) - len(found))
 
 
-def _written(drive: Drive, clip: Clip, kind: str, folder: Path, written: dict[str, int]) -> list[tuple[object, ...]]:
-    made = stimuli()
+def _written(
+    drive: Drive, clip: Clip, kind: str, made: Mapping[str, Stimulus], folder: Path, written: dict[str, int]
+) -> list[tuple[object, ...]]:
     batch = drive.read(clip.frames)
     if not len(batch):
         return []

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from skidpad.core.errors import BadParametersError, UnknownNameError
 from skidpad.core.stimuli import CameraMove, Condition, Params, Real, Recipe, Severity, Step, Stimulus, Value, Whole, shows_past
 from skidpad.stimuli.registry import Preset, preset_stimuli
+from skidpad.stimuli.weather.stimulus import named_weather
 
 _FIRST_SHARES, _SECOND_SHARES = (0.15, 1.0), (0.1, 0.6)
 """How far from harmless to worst a recipe's first condition is drawn, and a second one on top of it."""
 
 _TWO = 0.5
 """How often there is a second one: conditions come together on roads, and pairs generalise to families that were never shown."""
+
+_IN_WEATHER = 0.5
+"""How often a learned weather takes the place of the first condition, where some are trained on."""
 
 JUDGED_SHARES = (0.25, 0.5, 0.75, 1.0)
 """The severities under which networks are judged."""
@@ -34,17 +38,18 @@ def group_of(stimulus: Stimulus) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Which conditions are trained on and which are not. made: all of them."""
+    """Which conditions are trained on and which are not. made: all of them. weathers: learned ones that are trained on, by name."""
 
     seen: tuple[str, ...]
     unseen: tuple[str, ...]
     made: Mapping[str, Stimulus]
+    weathers: Mapping[str, Stimulus] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, wanted: Iterable[str], unseen: Sequence[str]) -> Families:
+    def of(cls, wanted: Iterable[str], unseen: Sequence[str], weathers: Iterable[str] = ()) -> Families:
         """Divides the conditions: `unseen` are groups or conditions that no training sees, `wanted` those that it may (all if empty).
 
-        What is neither, because a run did not try it, is not seen either.
+        What is neither, because a run did not try it, is not seen either. weathers: bundled ones by name, or cards, to train on as well.
         """
         made = families()
         groups = {name: group_of(each) for name, each in made.items()}
@@ -55,11 +60,12 @@ class Families:
         seen = tuple(name for name in allowed if name not in unseen and groups[name] not in unseen)
         if not seen:
             raise BadParametersError(f"nothing is left to train on: --unseen {','.join(unseen)} holds back every condition of the run")
-        return cls(seen, tuple(name for name in made if name not in seen), made)
+        learned = {f"weather:{name}": named_weather(name)() for name in weathers}
+        return cls(seen, tuple(name for name in made if name not in seen), made, learned)
 
     def showing(self, name: str) -> Families:
         """Returns the same families with one more that is trained on."""
-        return Families((*self.seen, name), tuple(each for each in self.unseen if each != name), self.made)
+        return replace(self, seen=(*self.seen, name), unseen=tuple(each for each in self.unseen if each != name))
 
     @property
     def groups(self) -> Mapping[str, str]:
@@ -67,7 +73,7 @@ class Families:
         return {name: group_of(each) for name, each in self.made.items()}
 
     def draw(self, rng: np.random.Generator) -> Recipe:
-        """Draws one or two of the seen conditions, of any severity."""
+        """Draws one or two of the seen conditions, of any severity; or a learned weather in any style, with or without a condition."""
         first = self.seen[int(rng.integers(len(self.seen)))]
         steps = [_drawn(first, self.made[first], _FIRST_SHARES, rng)]
         moved = isinstance(self.made[first], CameraMove)
@@ -75,6 +81,9 @@ class Families:
         if others and rng.random() < _TWO:
             second = others[int(rng.integers(len(others)))]
             steps.append(_drawn(second, self.made[second], _SECOND_SHARES, rng))
+        if self.weathers and rng.random() < _IN_WEATHER:
+            name = list(self.weathers)[int(rng.integers(len(self.weathers)))]
+            steps[0] = Step(name, Params(**{each.name: each.sample(rng) for each in self.weathers[name].space.parameters}))
         return Recipe(tuple(steps))
 
     def ladder(self, name: str) -> tuple[Recipe, ...]:

@@ -18,7 +18,7 @@ from skidpad.page.wording import percent
 from skidpad.repairs.blending import write_network
 from skidpad.repairs.examples import Example, examples
 from skidpad.repairs.lessons import RULES, named
-from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
+from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained, is_flat
 from skidpad.repairs.search import Repairs, chosen
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description import write_atomically
@@ -161,7 +161,7 @@ class Outcome:
             cost = percent(self.settings.most_cost)
             none = (
                 "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
-                f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged."
+                f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged.{self._control_helps}"
             )
             return none if self.reached is None else f"{none} {self.reached.said}"
         unproven = "" if self.is_better else ": better where it was chosen, no fewer failures where it was judged"
@@ -186,6 +186,18 @@ class Outcome:
         if self.reached is not None:
             said.append(self.reached.said)
         return " ".join(said)
+
+    @property
+    def _control_helps(self) -> str:
+        """Says that further training alone helps, where it does."""
+        control = next((each for each in self.candidates if each.candidate.way == CONTROL), None)
+        if control is None or control.failure_rate >= self.before.failure_rate or is_flat(control, self.before):
+            return ""
+        if control.clean_rmse_rad > (1.0 + self.settings.most_cost) * self.before.clean_rmse_rad:
+            return ""
+        rates = [percent(each.failure_rate) for each in (control, self.before)]
+        file = f"candidates/{control.candidate.name}.toml"
+        return f" More training without mutants helps: {file} fails on {rates[0]} there instead of {rates[1]}."
 
     def page(self) -> Page:
         """Returns the page."""
@@ -233,7 +245,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
         drive=task.drive.name,
         drive_sha256=task.drive.sha256,
         settings=settings,
-        seen=repairs.families.seen,
+        seen=(*repairs.families.seen, *repairs.families.weathers),
         unseen=repairs.families.unseen,
         frames=(len(repairs.train_drive), len(repairs.validation_drive), len(repairs.judged_drive)),
         before=before,

@@ -85,10 +85,11 @@ class SearchSettings:
     """One search for a repair.
 
     families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged: conditions
-    that judge; empty: all, seen or not. weathers: learned ones that judge. train_share: of the drive by time; the last validation_share
-    of that chooses, the rest of the drive judges. ways, strengths: each way with each strength is a candidate; a strength is how many
-    mutants an epoch takes for each clean picture. pictures: mutants of the pool, about. judged_frames: frames under each severity that
-    judges. most_cost: the share by which the clean error may rise. seeds: how often the recommended one and the control are trained.
+    that judge; empty: all, seen or not. weathers: learned ones that judge. train_weathers: learned ones that are trained on, and do not
+    judge. train_share: of the drive by time; the last validation_share of that chooses, the rest of the drive judges. ways, strengths: each
+    way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture. pictures: mutants of the
+    pool, about. judged_frames: frames under each severity that judges. most_cost: the share by which the clean error may rise. seeds: how
+    often the recommended one and the control are trained.
     half: see `TrainingSettings`.
     """
 
@@ -96,6 +97,7 @@ class SearchSettings:
     unseen: tuple[str, ...] = UNSEEN
     judged: tuple[str, ...] = ()
     weathers: tuple[str, ...] = ("night", "rain")
+    train_weathers: tuple[str, ...] = ()
     train_share: Annotated[float, Within(above=0, below=1)] = 0.6
     validation_share: Annotated[float, Within(above=0, below=1)] = 0.15
     ways: tuple[str, ...] = tuple(way.value for way in Way)
@@ -121,6 +123,9 @@ class SearchSettings:
         for way in self.ways:
             if way not in {one.value for one in Way}:
                 raise UnknownNameError.among("way to repair", way, [one.value for one in Way])
+        both = sorted({*self.weathers} & {*self.train_weathers})
+        if both:
+            raise BadParametersError(f"a weather that is trained on cannot judge a repair; got {', '.join(both)} as both")
         if not self.ways or not self.strengths or min(self.strengths) <= 0:
             raise BadParametersError(f"a repair needs a way and a strength above 0; got {self.ways} and {self.strengths}")
 

@@ -71,7 +71,7 @@ class Repairs:
         for name in (*settings.families, *settings.judged):
             if name not in known:
                 raise UnknownNameError.among("condition that a repair can train on", name, known)
-        self.families = Families.of(settings.families or task.wanted, settings.unseen)
+        self.families = Families.of(settings.families or task.wanted, settings.unseen, settings.train_weathers)
         aimed_at = "" if task.aim is None else task.aim.row.stimulus
         is_held_back = aimed_at in self.families.unseen
         if is_held_back:
@@ -79,6 +79,7 @@ class Repairs:
         self.made: Mapping[str, Stimulus] = {
             **stimuli(),
             **stimuli(f"weather:{name}" for name in settings.weathers),
+            **self.families.weathers,
             LOOK: RandomLook(),
         }
         self._start_answers: dict[str, FloatArray] = {}

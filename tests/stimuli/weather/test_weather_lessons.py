@@ -205,3 +205,16 @@ def test_styles_of_real_pictures_become_the_axes_of_the_space(lesson: Lesson, tm
         for part in ("decoder.norms.0", last.split(".", 1)[1].removesuffix(".weight"))
         for kind in ("weight", "bias")
     }
+
+
+def test_styles_can_be_those_of_other_pictures(lesson: Lesson, tmp_path: Path) -> None:
+    darker = load_scenes(str(pictures(tmp_path / "darker", 20)), 32, 4)
+    settings = replace(TINY, real_styles=0.5)
+    plain, _ = learn(lesson, settings, tmp_path / "plain")
+    card, _ = learn(replace(lesson, styles=darker, styles_text="darker"), settings, tmp_path / "dark")
+    assert (plain.target, card.target) == ("night", "night; styles of darker")
+    weather = Weather(card, load_weather(tmp_path / "dark")[1])
+    assert style_rows(weather, darker).mean(0).abs().max() < 0.05
+    assert card.styles is not None
+    np.testing.assert_allclose(card.styles.deviation, style_rows(weather, darker).std(0), atol=0.05)
+    assert card.weights_sha256 != plain.weights_sha256

@@ -84,3 +84,11 @@ def test_a_drive_is_under_one_style_whether_its_frames_come_together_or_one_by_o
     alone = np.concatenate([weather.apply(frames[place : place + 1], Params(style=3)) for place in range(len(frames))])
     np.testing.assert_array_equal(alone, clip)
     assert not np.array_equal(weather.apply(frames, Params(style=4)), clip)
+
+
+def test_a_folder_of_pictures_does_not_hide_a_bundled_weather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "night").mkdir()
+    assert weather_path("night") == pretrained_weather("night")
+    (tmp_path / "night.toml").write_text("")
+    assert weather_path("night") == Path("night")

@@ -23,13 +23,18 @@ _STYLE_PICTURES = 256
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What to learn: scenes of the source and of the weather, where they came from, and whether the weather's were rendered."""
+    """What to learn: scenes of the source and of the weather, where they came from, and whether the weather's were rendered.
+
+    styles: scenes whose styles the weather draws its own from; the weather's where there are none.
+    """
 
     source: Scenes
     target: Scenes
     source_text: str
     target_text: str
     rendered: bool
+    styles: Scenes | None = None
+    styles_text: str = ""
 
     def warnings(self, size_px: int) -> tuple[str, ...]:
         """Says which pictures had fewer pixels than are learned at; size_px: their shorter side then."""
@@ -84,7 +89,7 @@ def learn(
         size_px=settings.size_px,
         source=lesson.source_text,
         source_sha256=lesson.source.sha256,
-        target=lesson.target_text,
+        target=f"{lesson.target_text}; styles of {lesson.styles_text}" if lesson.styles_text else lesson.target_text,
         target_sha256=lesson.target.sha256,
         rendered=lesson.rendered,
         steps=settings.steps,
@@ -97,9 +102,10 @@ def learn(
         detail=settings.detail,
     )
     if settings.method is Method.MUNIT:
+        styled = lesson.target if lesson.styles is None else lesson.styles
         if settings.real_styles:
-            weights = with_axes_of(weights, style_rows(Weather(card, weights, settings.device), lesson.target))
-        rows = style_rows(Weather(card, weights, settings.device), lesson.target)
+            weights = with_axes_of(weights, style_rows(Weather(card, weights, settings.device), styled))
+        rows = style_rows(Weather(card, weights, settings.device), styled)
         card = replace(card, styles=Styles(tuple(rows.mean(0).tolist()), tuple(rows.std(0).tolist())))
     card = save_weather(out, card, weights)
     checkpoint_file(out).unlink(missing_ok=True)

@@ -26,10 +26,11 @@ def pretrained_weather(name: str) -> Path:
 def weather_path(text: str) -> Path:
     """Returns where a weather is: a file, with or without its suffix, or the name of a bundled one, such as `rain`.
 
-    A name without a folder must be one of them. A path is returned as it is, and the weather missed when it is loaded.
+    A name without a folder must be one of them. A path is returned as it is, and the weather missed when it is loaded. A file of one's own
+    goes before a bundled weather of its name, and a folder of pictures does not.
     """
     path = Path(text)
-    if any(path.with_name(path.name + suffix).exists() for suffix in ("", ".toml", ".safetensors")):
+    if any(path.with_name(path.name + suffix).is_file() for suffix in ("", ".toml", ".safetensors")):
         return path
     if path.stem == _FORMER:
         raise UnknownNameError(f"the weather {_FORMER!r} is no longer bundled; use 'rain', and start runs that were made with it anew")

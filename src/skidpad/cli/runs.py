@@ -49,7 +49,8 @@ def refuse_options_of(context: typer.Context, owner: str, options: Sequence[str]
     if given:
         written = {parameter.name: parameter.opts[0] for parameter in context.command.params}
         named = " and ".join(written[name] for name in given)
-        raise SkidpadError(f"{named} {'belongs' if len(given) == 1 else 'belong'} to {owner}; give that, or leave {named} out")
+        way_out = "give that, or " if owner.startswith("--") else ""
+        raise SkidpadError(f"{named} {'belongs' if len(given) == 1 else 'belong'} to {owner}; {way_out}leave {named} out")
 
 
 def check_estimate(context: typer.Context, *, estimate: bool, budget: int) -> None:

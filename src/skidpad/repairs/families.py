@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -49,7 +50,8 @@ class Families:
     def of(cls, wanted: Iterable[str], unseen: Sequence[str], weathers: Iterable[str] = ()) -> Families:
         """Divides the conditions: `unseen` are groups or conditions that no training sees, `wanted` those that it may (all if empty).
 
-        What is neither, because a run did not try it, is not seen either. weathers: bundled ones by name, or cards, to train on as well.
+        What is neither, because a run did not try it, is not seen either. weathers: bundled ones by name, or cards, to train on as well;
+        a condition of the same name is then neither seen nor unseen.
         """
         made = families()
         groups = {name: group_of(each) for name, each in made.items()}
@@ -61,7 +63,9 @@ class Families:
         if not seen:
             raise BadParametersError(f"nothing is left to train on: --unseen {','.join(unseen)} holds back every condition of the run")
         learned = {f"weather:{name}": named_weather(name)() for name in weathers}
-        return cls(seen, tuple(name for name in made if name not in seen), made, learned)
+        # a network that was trained in a learned dusk has seen something of a computed one
+        shown = {*seen, *(Path(name).stem for name in weathers)}
+        return cls(seen, tuple(name for name in made if name not in shown), made, learned)
 
     def showing(self, name: str) -> Families:
         """Returns the same families with one more that is trained on."""

@@ -26,6 +26,7 @@ from skidpad.subjects.description import write_atomically
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from skidpad.oracles.relations import Relation
     from skidpad.page.model import Page
 
 RECOMMENDED = "recommended"
@@ -128,6 +129,10 @@ class Outcome:
     recommended: str
     rows: tuple[JudgedRow, ...]
     notes: tuple[str, ...]
+    relation: str = ""
+    """What breaks: its name, with the tolerance."""
+    validated: int = 0
+    """How many mutants the stretch that chooses has."""
     reached: Reached | None = None
     driven: tuple[Driven, ...] = ()
     examples: tuple[Example, ...] = field(default=(), compare=False, repr=False)
@@ -164,8 +169,15 @@ class Outcome:
                 f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged.{self._control_helps}"
             )
             return none if self.reached is None else f"{none} {self.reached.said}"
-        unproven = "" if self.is_better else ": better where it was chosen, no fewer failures where it was judged"
-        said = [f"Recommended: {self.recommended}{unproven}."]
+        doubts = [
+            words
+            for words, holds in (("fails no less often", self.is_better), ("costs more clean accuracy than it may", self.is_affordable))
+            if not holds
+        ]
+        doubted = (
+            f"Not confirmed: {self.recommended} is the best on the stretch that chooses, but where it is judged it {' and '.join(doubts)}."
+        )
+        said = [doubted if doubts else f"Recommended: {self.recommended}."]
         for name, words in ((UNSEEN_SET, "conditions of families that no training saw"), (SEEN, "families that it was trained on")):
             row = self.row(name)
             if row is not None and row.cases:
@@ -173,7 +185,10 @@ class Outcome:
                 said.append(f"On {words} it fails on {rates[0]} instead of {rates[1]} (control {rates[2]}).")
         clean = self.row(CLEAN)
         if clean is not None:
-            words = f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f}"
+            words = (
+                f"The clean error is {clean.rmse_repaired_rad.estimate:.4f} rad instead of {clean.rmse_before_rad:.4f} "
+                f"(control {clean.rmse_control_rad.estimate:.4f})"
+            )
             dear = f": {percent(self.clean_rise)} more, though at most {percent(self.settings.most_cost)} was to be paid"
             said.append(f"{words}{'' if self.is_affordable else dear}.")
         if self.driven:
@@ -189,7 +204,7 @@ class Outcome:
 
     @property
     def _control_helps(self) -> str:
-        """Says that further training alone helps, where it does."""
+        """Says that further training alone may help, where it does on the stretch that chooses."""
         control = next((each for each in self.candidates if each.candidate.way == CONTROL), None)
         if control is None or control.failure_rate >= self.before.failure_rate or is_flat(control, self.before):
             return ""
@@ -197,7 +212,7 @@ class Outcome:
             return ""
         rates = [percent(each.failure_rate) for each in (control, self.before)]
         file = f"candidates/{control.candidate.name}.toml"
-        return f" More training without mutants helps: {file} fails on {rates[0]} there instead of {rates[1]}."
+        return f" More training without mutants may: {file} fails on {rates[0]} there instead of {rates[1]}."
 
     def page(self) -> Page:
         """Returns the page."""
@@ -253,6 +268,8 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
         recommended="" if best is None else best.candidate.name,
         rows=rows,
         notes=tuple(repairs.notes),
+        relation=_named(task.relation),
+        validated=int(repairs.validation.pairs.kept.sum()),
         examples=shown,
     )
     if best is not None:
@@ -309,6 +326,12 @@ def begin(out: Path, begun: Mapping[str, object]) -> None:
     if others and not path.exists():
         raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
     write_atomically(path, text.encode())
+
+
+def _named(relation: Relation) -> str:
+    """Returns the name of a relation with its tolerances, as `steers-alike (within_deg 10)`."""
+    tolerances = ", ".join(f"{name} {value:g}" for name, value in asdict(relation).items()) if is_dataclass(relation) else ""
+    return f"{relation.name} ({tolerances})" if tolerances else relation.name
 
 
 def _digest(task: Task) -> str:

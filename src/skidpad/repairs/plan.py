@@ -125,7 +125,10 @@ class SearchSettings:
                 raise UnknownNameError.among("way to repair", way, [one.value for one in Way])
         both = sorted({*self.weathers} & {*self.train_weathers})
         if both:
-            raise BadParametersError(f"a weather that is trained on cannot judge a repair; got {', '.join(both)} as both")
+            raise BadParametersError(
+                f"a weather that is trained on cannot judge a repair; got {', '.join(both)} as both: name others that judge (--weathers, "
+                "which is night,rain by default), or none"
+            )
         if not self.ways or not self.strengths or min(self.strengths) <= 0:
             raise BadParametersError(f"a repair needs a way and a strength above 0; got {self.ways} and {self.strengths}")
 

@@ -187,7 +187,7 @@ class Repairs:
         groups = self.families.groups
         by_set: dict[str, list[Recipe]] = {SEEN: []}
         judged = self.settings.judged or (*self.families.seen, *self.families.unseen)
-        for name in judged:
+        for name in (each for each in judged if each in self.families.seen or each in self.families.unseen):
             key = SEEN if name in self.families.seen else f"unseen: {groups[name]}"
             by_set.setdefault(key, []).extend(self.families.ladder(name))
         for weather in self.settings.weathers:

@@ -10,7 +10,7 @@ from skidpad.kinds.drives.loop import Wheel
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.model import Chart, Fact, FilmCard, Headline, Page, Table, Tone
 from skidpad.page.svg import WIDTH, Axis, add, drawing, tip, write
-from skidpad.page.wording import interval, percent, plain
+from skidpad.page.wording import counted, interval, percent, plain
 from skidpad.repairs.driving.plan import DRAWN
 from skidpad.runs.workers.here import pinned
 from skidpad.statistics.intervals import wilson
@@ -50,7 +50,7 @@ def driving_page(outcome: DrivingOutcome) -> Page:
             Fact("domain", plain(outcome.domain, 200)),
             Fact(
                 "scenarios",
-                f"{settings.rounds} rounds of {settings.scenarios}, {settings.validation_scenarios} to choose, "
+                f"{counted(settings.rounds, 'round')} of {settings.scenarios}, {settings.validation_scenarios} to choose, "
                 f"{settings.judged_scenarios} to judge",
             ),
             Fact("clean drive", plain(outcome.clean_drive, 200)),
@@ -148,7 +148,7 @@ def round_table(outcome: DrivingOutcome) -> Table:
     """Returns the table of the networks on the scenarios that choose."""
     columns = ("Network", "Frames", "Drives", "Failures", "Mean MDCL", "Clean RMSE (rad)", "Blend")
     rows = tuple(_taught(each, is_best=each.name == outcome.recommended) for each in (outcome.before, outcome.control, *outcome.rounds))
-    note = "Blend: how far the weights lie on the way from the first network's to the trained ones."
+    note = "Frames: trained on. Blend: how far the weights lie on the way from the first network's to the trained ones."
     return Table("rounds", "On the scenarios that choose", columns, rows, note=note)
 
 

@@ -31,7 +31,7 @@ from skidpad.repairs.plan import CLEAN, CONTROL, UNSEEN_SET, Candidate, SearchSe
 from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import referee_of
 from skidpad.statistics.intervals import student_mean
-from skidpad.subjects.inputs import Crop, History, HistoryKind, InputSpec
+from skidpad.subjects.inputs import Crop, Equalise, History, HistoryKind, InputSpec
 from skidpad.subjects.loading import load_network
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.training.fitting import TrainingSettings
@@ -67,7 +67,9 @@ def spec_of(args: argparse.Namespace) -> InputSpec | None:
         return None
     usual = ARCHITECTURES.get("chauffeur").input
     width, height, frames = map(int, args.window.split("x"))
-    return replace(usual, width_px=width, height_px=height, crop=Crop(top=0.5), history=History(frames, HistoryKind.RECURRENT))
+    equalise = Equalise() if args.equalise else None
+    history = History(frames, HistoryKind.RECURRENT)
+    return replace(usual, width_px=width, height_px=height, crop=Crop(top=0.5), history=history, equalise=equalise)
 
 
 def train_one(args: argparse.Namespace, seed: int) -> None:
@@ -270,6 +272,7 @@ def main() -> None:
     parser.add_argument("--train-weathers", default="", help="learned weathers that are trained on")
     parser.add_argument("--unseen-only", action="store_true", help="judge no families that were trained on")
     parser.add_argument("--window", default="160x60x20", help="what a recurrent network sees: width, height and how many frames")
+    parser.add_argument("--equalise", action="store_true", help="even out the histogram of the brightness of what a recurrent network sees")
     parser.add_argument("--half", action="store_true", help="train the repairs in bfloat16")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", required=True)

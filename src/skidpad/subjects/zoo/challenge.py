@@ -136,8 +136,8 @@ class ChauffeurCnn(nn.Module):
 
     Reference: Udacity self-driving-car, steering-models/community-models/chauffeur, models.py (RegressionModel) and
     submission.py (input); DeepTest, section 4.
-    Deviates: the original evens out the histogram of the brightness first, which no description can say; its answers were 16
-    times the angle. DeepTest's weights are of another network of the team: it has 8,960 features and 1,427 neurons by
+    Deviates: the original evens out the histogram of the brightness first, as a description does that says `equalise`; its answers
+    were 16 times the angle. DeepTest's weights are of another network of the team: it has 8,960 features and 1,427 neurons by
     DeepTest's count.
     """
 

@@ -225,7 +225,7 @@ def test_a_planted_fault_is_mended_also_under_families_that_no_training_saw(outc
     said = f"Not confirmed: {found.recommended} is the best on the stretch that chooses, but where it is judged it fails no less often."
     assert replace(found, rows=same).verdict.startswith(said)
     assert "it costs more clean accuracy than it may." in replace(cheap, rows=dear).verdict
-    assert found.relation == "steers-alike (within_deg 6)"
+    assert found.relation == "steers within 6 deg of its answer on the original"
     assert found.validated > 0
 
 
@@ -372,7 +372,7 @@ def test_a_network_that_learns_nothing_is_said_to(task: Task, tmp_path: Path) ->
     assert found.rows == ()
     control = replace(trained("control", found.before.clean_rmse_rad, 0.5 * found.before.failure_rate), response=found.before.response)
     helped = replace(found, candidates=(control,)).verdict
-    assert f"More training without mutants may: candidates/{control.candidate.name}.toml fails on" in helped
+    assert f"More training without mutants may help: candidates/{control.candidate.name}.toml fails on" in helped
     for worse in (replace(control, clean_rmse_rad=9.0), replace(control, response=0.5 * control.response)):
         assert "More training" not in replace(found, candidates=(worse,)).verdict
     assert not (tmp_path / "out" / "recommended.toml").exists()

@@ -24,20 +24,8 @@ PAPER, SEARCH, DRIVES = "deeptest", "search", "online"
 _OF_PAPER = ("transforms", "share", "split", "max_mutants", "from_scratch", "control")
 _OF_DRIVES = ("rounds", "scenarios", "validation_scenarios", "judged_scenarios")
 _OF_PICTURES = (
-    *(
-        "source",
-        "hold",
-        "families",
-        "unseen",
-        "weathers",
-        "train_weathers",
-        "ways",
-        "strengths",
-        "train_share",
-        "pictures",
-        "judged_frames",
-    ),
-    *("seeds", "closed_loop", "stimulus", "domain"),
+    *("source", "hold", "families", "unseen", "weathers", "train_weathers", "ways", "strengths", "train_share", "pictures"),
+    *("judged_frames", "seeds", "closed_loop", "stimulus", "domain"),
 )
 _OF_SEARCH = (*_OF_PICTURES, "most_cost", *_OF_DRIVES)
 

@@ -101,7 +101,7 @@ def export_mutants(
             raise UnknownNameError.among("condition to export", name, known)
     shown = Families.of(families or tuple(campaign.stimuli), held_back, weathers)
     on_drive = [each for each in (findings_of(run) if isinstance(campaign, DeepTest) else ()) if each[0] < len(drive)]
-    unseen = set(shown.unseen)
+    unseen = set(shown.made) - set(shown.seen)
     found = [Clip(np.array([frame]), recipe) for frame, recipe in on_drive if not {step.stimulus for step in recipe.steps} & unseen]
     rng = child_rng(seed, "repair", "export")
     drawn = clips_of(drive, [shown.draw(rng) for _ in range(pictures // _FRAMES)], _FRAMES, 0, rng)

@@ -14,19 +14,20 @@ from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import jsonable
 from skidpad.kinds.limits.curves import Standing
+from skidpad.kinds.pictures.judging import JudgedOutput
+from skidpad.kinds.pictures.page import relation_sentence
 from skidpad.page.wording import percent
 from skidpad.repairs.blending import write_network
 from skidpad.repairs.examples import Example, examples
 from skidpad.repairs.lessons import RULES, named
-from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained, is_flat
+from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen
 from skidpad.statistics.intervals import Interval, student_mean
-from skidpad.subjects.description import write_atomically
+from skidpad.subjects.description import STEERING, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from skidpad.oracles.relations import Relation
     from skidpad.page.model import Page
 
 RECOMMENDED = "recommended"
@@ -130,7 +131,7 @@ class Outcome:
     rows: tuple[JudgedRow, ...]
     notes: tuple[str, ...]
     relation: str = ""
-    """What breaks: its name, with the tolerance."""
+    """What a mutant must hold to, in words."""
     validated: int = 0
     """How many mutants the stretch that chooses has."""
     reached: Reached | None = None
@@ -205,14 +206,13 @@ class Outcome:
     @property
     def _control_helps(self) -> str:
         """Says that further training alone may help, where it does on the stretch that chooses."""
-        control = next((each for each in self.candidates if each.candidate.way == CONTROL), None)
-        if control is None or control.failure_rate >= self.before.failure_rate or is_flat(control, self.before):
-            return ""
-        if control.clean_rmse_rad > (1.0 + self.settings.most_cost) * self.before.clean_rmse_rad:
+        controls = [each for each in self.candidates if each.candidate.way == CONTROL and each.failure_rate < self.before.failure_rate]
+        control = chosen(self.before, self.before, controls, self.settings.most_cost)
+        if control is None:
             return ""
         rates = [percent(each.failure_rate) for each in (control, self.before)]
         file = f"candidates/{control.candidate.name}.toml"
-        return f" More training without mutants may: {file} fails on {rates[0]} there instead of {rates[1]}."
+        return f" More training without mutants may help: {file} fails on {rates[0]} there instead of {rates[1]}."
 
     def page(self) -> Page:
         """Returns the page."""
@@ -268,7 +268,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
         recommended="" if best is None else best.candidate.name,
         rows=rows,
         notes=tuple(repairs.notes),
-        relation=_named(task.relation),
+        relation=relation_sentence(task.relation, JudgedOutput.of(task.subject.description, STEERING)),
         validated=int(repairs.validation.pairs.kept.sum()),
         examples=shown,
     )
@@ -326,12 +326,6 @@ def begin(out: Path, begun: Mapping[str, object]) -> None:
     if others and not path.exists():
         raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
     write_atomically(path, text.encode())
-
-
-def _named(relation: Relation) -> str:
-    """Returns the name of a relation with its tolerances, as `steers-alike (within_deg 10)`."""
-    tolerances = ", ".join(f"{name} {value:g}" for name, value in asdict(relation).items()) if is_dataclass(relation) else ""
-    return f"{relation.name} ({tolerances})" if tolerances else relation.name
 
 
 def _digest(task: Task) -> str:

@@ -46,13 +46,13 @@ def repair_page(outcome: Outcome) -> Page:
             Fact("frames", f"{outcome.frames[0]} trained on, {outcome.frames[1]} to choose, {outcome.frames[2]} to judge, by time"),
             Fact("trained on", plain(", ".join(outcome.seen), 600)),
             Fact("never trained on", plain(", ".join((*outcome.unseen, *(f"weather:{each}" for each in outcome.settings.weathers))), 600)),
-            *((Fact("relation", plain(outcome.relation, 200)),) if outcome.relation else ()),
+            Fact("a mutant holds if it", plain(outcome.relation, 200)),
         ),
         remarks=(*outcome.notes, *((outcome.reached.said,) if outcome.reached is not None else ())),
         notes=(
             "A failure is a mutant that the referee keeps and that breaks the relation.",
             "Frames that the first network gets wrong as they are count for no network.",
-            "The control is trained from the same weights for as many steps without mutants; best epoch 0: it is the first network.",
+            "The control is trained from the same weights for as many steps without mutants. With best epoch 0 it is the first network.",
             *(() if outcome.rows else ("Nothing was judged, since nothing is recommended.",)),
             "Intervals are Student's t over seeds, 95 %; one seed, or seeds with equal figures, give none.",
         ),
@@ -147,11 +147,7 @@ def candidate_table(outcome: Outcome) -> Table:
         f"more than {percent(1.0 - KEPT_RESPONSE)} of it is not recommended. "
         "Blend: how far the weights lie on the way from the first network's to those of the best epoch. Best epoch 0: no epoch was better "
         "than the first network."
-        + (
-            f" Failures are of {outcome.validated} mutants, which are others with other --families, --ways or --pictures."
-            if outcome.validated
-            else ""
-        )
+        f" Failures are counted on {outcome.validated} mutants; --families, --ways and --pictures change which ones."
     )
     return Table("candidates", "On the validation stretch, which chose", columns, rows, note=note)
 

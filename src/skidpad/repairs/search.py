@@ -73,7 +73,7 @@ class Repairs:
                 raise UnknownNameError.among("condition that a repair can train on", name, known)
         self.families = Families.of(settings.families or task.wanted, settings.unseen, settings.train_weathers)
         aimed_at = "" if task.aim is None else task.aim.row.stimulus
-        is_held_back = aimed_at in self.families.unseen
+        is_held_back = aimed_at in self.families.made and aimed_at not in self.families.seen
         if is_held_back:
             self.families = self.families.showing(aimed_at)
         self.made: Mapping[str, Stimulus] = {

@@ -370,7 +370,9 @@ def incomplete(path: Path, lacking: str) -> BadRunError:
             "or run the campaign again into another folder"
         )
     half_made = (path / LOCK_FILE).exists() and not (path / MANIFEST).exists()
-    way_out = "it was stopped while it was made; start the command again" if half_made else "point at a folder made with --out"
-    if (path / "repair.json").exists():
-        way_out = "it holds a repair; point at the run that the repair was made from"
+    way_out = (
+        "it was stopped while it was made; start the command again"
+        if half_made
+        else "point at the folder of a run, as `skidpad test --out` writes it"
+    )
     return BadRunError(f"{path} is not a skidpad run: it has no {lacking}; {way_out}")

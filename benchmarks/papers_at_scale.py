@@ -9,11 +9,11 @@ table     DeepRoad: every network under every weather, every frame, the mean sty
 
 Scenes that the referee does not keep count neither as errors nor as covered; how many of each condition there were stands in
 FOLDER/refused.json, beside those of random styles. Every network goes through the parts by itself, with a process for each criterion and
-each repeat, whose number is its seed; all share the GPU, so that one computes there while another judges on the CPU. When the minutes are
-over, searches stop as they are, with tables of what is finished.
+each repeat, whose number is its seed, or with --processes that take them in turns; all share the GPU, so that one computes there while
+another judges on the CPU. When the minutes are over, searches stop as they are, with tables of what is finished.
 
 Run: python benchmarks/papers_at_scale.py --drive udacity:FOLDER --weather night --weather wet --weather snow --weather fog --out FOLDER
-         --device cuda [--parts networks,whole,share,table] [--minutes 6] [--quick]
+         --device cuda [--parts networks,whole,share,table] [--guides nbc,kmnc] [--processes 5] [--minutes 6] [--quick]
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ EPOCHS = {"dave-orig": 30, "dave-dropout": 30, "chauffeur": 8}
 SLOW = {"chauffeur": 2}
 """Networks that get so many times fewer tries: each answer looks at 100 frames."""
 PARTS = ("networks", "whole", "share", "table")
-CRITERIA = {"whole": ("nbc", "kmnc"), "share": ("nbc",)}
+SEARCHED = ("whole", "share")
+GUIDES = {"whole": "nbc,kmnc", "share": "nbc"}
 """What guides the searches of a part."""
 
 
@@ -64,6 +65,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scenes", type=int, default=256)
     parser.add_argument("--share-tries", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--guides", default="", help="of both searches; whole: nbc,kmnc, and share: nbc unless given")
+    parser.add_argument("--processes", type=int, default=0, help="of a network at a time; 0: one for each criterion and repeat")
     parser.add_argument("--minutes", type=float, default=0.0, help="from the beginning, until searches stop; 0: when all is done")
     parser.add_argument("--quick", action="store_true", help="a few frames: does it run?")
     parser.add_argument("--alone", default="", help="for the processes that this one starts")
@@ -134,7 +137,7 @@ def table(given: argparse.Namespace, name: str) -> None:
 def refused(given: argparse.Namespace) -> list[dict[str, object]]:
     """Counts, for every condition of every cell, the scenes that the referee does not keep."""
     found: list[dict[str, object]] = []
-    for manifest in sorted(path for part in CRITERIA for path in (Path(given.out) / part).rglob("manifest.json")):
+    for manifest in sorted(path for part in SEARCHED for path in (Path(given.out) / part).rglob("manifest.json")):
         run = Run.open(manifest.parent)
         settings = TacticSettings.from_config(run.config)
         subject, _, criterion = manifest.parent.parts[-3:]
@@ -150,13 +153,25 @@ def refused(given: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def alone(given: argparse.Namespace) -> None:
-    part, name, criterion, seed = given.alone.split(":")
+    part, name, jobs = given.alone.split("/")
     if part == "networks":
         train(given, name)
     elif part == "table":
         table(given, name)
     else:
-        search(given, part, name, criterion, int(seed))
+        for job in jobs.split(","):
+            criterion, seed = job.split(":")
+            search(given, part, name, criterion, int(seed))
+
+
+def jobs_of(given: argparse.Namespace, part: str) -> list[str]:
+    """Returns what each process of a network does: for searches CRITERION:SEED, several behind commas."""
+    if part not in SEARCHED:
+        return [""]
+    guides = (given.guides or GUIDES[part]).split(",")
+    jobs = [f"{criterion}:{seed}" for criterion in guides for seed in range(given.repeats if part == "share" else 1)]
+    processes = min(given.processes or len(jobs), len(jobs))
+    return [",".join(jobs[first::processes]) for first in range(processes)]
 
 
 def chain(given: argparse.Namespace, name: str) -> dict[str, float]:
@@ -165,8 +180,7 @@ def chain(given: argparse.Namespace, name: str) -> dict[str, float]:
     words = [sys.executable, __file__, *sys.argv[1:], "--out", str(given.out), "--ends", str(given.ends), "--alone"]
     for part in given.parts.split(","):
         began = time.perf_counter()
-        jobs = [f"{criterion}:{seed}" for criterion in CRITERIA.get(part, ("",)) for seed in range(given.repeats if part == "share" else 1)]
-        started = [subprocess.Popen([*words, f"{part}:{name}:{job}"]) for job in jobs]
+        started = [subprocess.Popen([*words, f"{part}/{name}/{jobs}"]) for jobs in jobs_of(given, part)]
         failed = [process.returncode for process in started if process.wait()]
         seconds[part] = round(time.perf_counter() - began, 1)
         print(f"{name}, {part}: {seconds[part]:.1f} s{f'; FAILED: {failed}' if failed else ''}", flush=True)
@@ -181,7 +195,7 @@ def main() -> None:
     given.ends = time.time() + 60.0 * given.minutes if given.minutes else 0.0
     with ThreadPoolExecutor(len(given.network)) as chains:
         seconds = dict(zip(given.network, chains.map(lambda name: chain(given, name), given.network), strict=True))
-    for part in ("whole", "share"):
+    for part in SEARCHED:
         if (Path(given.out) / part).is_dir():
             together(given, part)
     (Path(given.out) / "refused.json").write_text(json.dumps(refused(given), indent=1) + "\n")

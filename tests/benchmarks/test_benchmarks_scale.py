@@ -14,6 +14,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+import papers_at_scale
 import scale
 from skidpad.kinds.pictures.summary import summarise
 from skidpad.runs.workers.here import Here
@@ -120,3 +121,17 @@ def test_the_scale_benchmark_compares_one_worker_two_and_ray() -> None:
         assert math.isfinite(figures[name]), name
     assert figures["frames"] == 2400
     assert abs(figures["memory_growth_mb"]) < 40
+
+
+@pytest.mark.parametrize(
+    ("part", "guides", "processes", "jobs"),
+    [
+        ("share", "nbc,kmnc", 2, ["nbc:0,nbc:2,kmnc:1", "nbc:1,kmnc:0,kmnc:2"]),
+        ("share", "", 0, ["nbc:0", "nbc:1", "nbc:2"]),
+        ("whole", "", 9, ["nbc:0", "kmnc:0"]),
+        ("table", "nbc", 2, [""]),
+    ],
+)
+def test_processes_of_a_network_take_its_searches_in_turns(part: str, guides: str, processes: int, jobs: list[str]) -> None:
+    given = argparse.Namespace(guides=guides, repeats=3, processes=processes)
+    assert papers_at_scale.jobs_of(given, part) == jobs

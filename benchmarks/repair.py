@@ -5,14 +5,16 @@ python benchmarks/repair.py DRIVE --network pilotnet --seeds 0,1,2 --out FOLDER 
 For each seed a network is trained and repaired twice: once without any condition of the air, precipitation, shadows and the
 lens, and once without any of tone, sensor, glass and light. Every family but a moved camera is so judged by a network that never saw its
 group. The network sees the first 51 %, and the 9 % after them choose the repair, so that they flatter neither it nor a repair. Pictures
-are rendered once, and all seeds run side by side as processes; FOLDER/repair.json has every outcome, FOLDER/table.md the table over seeds,
-and FOLDER/ways.md how every candidate, chosen or not, fares on the last 40 %.
+are rendered once for all seeds, and --jobs processes run side by side. FOLDER/repair.json has every outcome, FOLDER/table.md the table over
+seeds, FOLDER/ways.md how every candidate, chosen or not, fares on the last 40 %, and FOLDER/candidates.md how it fares on the stretch that
+chooses. The same command continues after an interruption.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -27,9 +29,10 @@ import skidpad as sp
 from skidpad.drives import open_drive
 from skidpad.repairs.families import Families, families
 from skidpad.repairs.outcome import check_folder, search, written
-from skidpad.repairs.plan import CLEAN, CONTROL, UNSEEN_SET, Candidate, SearchSettings, Task, Way
+from skidpad.repairs.plan import CLEAN, UNSEEN_SET, Candidate, SearchSettings, Task, Way
 from skidpad.repairs.search import Repairs
 from skidpad.repairs.source import referee_of
+from skidpad.runs.workers.here import pinned
 from skidpad.statistics.intervals import student_mean
 from skidpad.subjects.inputs import Crop, Equalise, History, HistoryKind, InputSpec
 from skidpad.subjects.loading import load_network
@@ -51,6 +54,10 @@ FOLDS = {
 _DEFAULTS = SearchSettings()
 
 NETWORKS = ("before", "control", "repaired")
+
+PICTURES_OF_A_PROCESS = {"random": 600, "looks": 2000, "validation": 2000}
+"""Of --pictures, how many bring work for one process that renders a set, so that none takes much longer than another; each other set is
+small and takes one process."""
 
 Judged = dict[str, dict[str, dict[str, float]]]
 """Networks, their sets of pictures, and the figures of each."""
@@ -93,9 +100,9 @@ def unseen_of(fold: str) -> tuple[str, ...]:
     return Families.of((), FOLDS[fold]).unseen
 
 
-def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, device: str) -> tuple[Task, SearchSettings]:
-    """Returns what is repaired and how; all seeds are shown the same pictures."""
-    settings = SearchSettings(
+def settings_of(args: argparse.Namespace, fold: str, device: str) -> SearchSettings:
+    """Returns how a network is repaired in a fold."""
+    return SearchSettings(
         families=tuple(families()),
         unseen=FOLDS[fold],
         judged=unseen_of(fold) if args.unseen_only else (),
@@ -106,6 +113,8 @@ def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, dev
         epochs=args.epochs,
         patience=args.epochs,
         learning_rate=args.learning_rate,
+        learning_rates=tuple(float(each) for each in args.learning_rates.split(",") if each),
+        mirror_choice=args.mirror_choice,
         batch_size=args.batch_size,
         weathers=tuple(filter(None, args.weathers.split(","))),
         train_weathers=tuple(filter(None, args.train_weathers.split(","))),
@@ -113,29 +122,42 @@ def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, dev
         device=device,
         half=args.half,
     )
+
+
+def repairs_of(args: argparse.Namespace, subject: NetworkSubject, fold: str, device: str) -> tuple[Task, SearchSettings]:
+    """Returns what is repaired and how; all seeds are shown the same pictures."""
     pool = Path(args.out) / "pools" / args.network
     task = Task(subject=subject, drive=open_drive(args.drive), relation=sp.SteersAlike(within_deg=10), judge=referee_of("cpu"), pool=pool)
-    return task, settings
+    return task, settings_of(args, fold, device)
 
 
-def render_one(args: argparse.Namespace, fold: str, name: str) -> None:
-    """Renders one set of pictures; a network that was never trained stands in, since nobody asks it."""
+def render_one(args: argparse.Namespace, fold: str, name: str, part: int, parts: int) -> None:
+    """Renders a share of one set of pictures; a network that was never trained stands in, since nobody asks it."""
     zoo = ARCHITECTURES.get(args.network)
     description = zoo.describe("stand-in", "none", spec_of(args))
     subject = NetworkSubject.of_module(zoo.build(description.input), description)
     task, settings = repairs_of(args, subject, fold, "cpu")
-    repairs = Repairs(task, Path(args.out) / "none", settings)
-    if name in {"random", "looks", "validation"}:
-        getattr(repairs, name)
-    else:
-        repairs.judged_set(name, repairs.judged_recipes[name])
+    repairs = Repairs(task, Path(args.out) / "none", settings, share=(part, parts))
+    with pinned():
+        if name in {"random", "looks", "validation"}:
+            getattr(repairs, name)
+        else:
+            repairs.judged_set(name, repairs.judged_recipes[name])
 
 
-def control_one(args: argparse.Namespace, seed: int, fold: str) -> None:
-    """Trains the control of one seed and fold, beside the process that repairs: it is done first, since it asks no other network."""
+def candidates_of(args: argparse.Namespace) -> list[Candidate]:
+    """Returns every candidate, and the control of each; those that take longest come first."""
+    settings = settings_of(args, next(iter(FOLDS)), args.device)
+    found = settings.candidates(settings.ways)
+    return sorted(dict.fromkeys([*found, *(each.control for each in found)]), key=lambda each: -each.strength)
+
+
+def candidate_one(args: argparse.Namespace, seed: int, fold: str, name: str) -> None:
+    """Trains one candidate or control of one seed and fold, in a process of its own."""
     subject = load_network(net_folder(args, seed) / "net.toml", args.device)
     task, settings = repairs_of(args, subject, fold, args.device)
-    Repairs(task, net_folder(args, seed) / fold, settings).train(Candidate(CONTROL, max(settings.strengths), settings.seed))
+    candidate = next(each for each in candidates_of(args) if each.name == name)
+    Repairs(task, net_folder(args, seed) / fold, settings).train(candidate)
 
 
 def repair_one(args: argparse.Namespace, seed: int, fold: str) -> None:
@@ -147,8 +169,7 @@ def repair_one(args: argparse.Namespace, seed: int, fold: str) -> None:
         outcome = search(task, out, settings)
         repairs = Repairs(task, out, settings)
         best = next((each for each in outcome.candidates if each.candidate.name == outcome.recommended), None)
-        strength = max(settings.strengths) if best is None else best.candidate.strength
-        control = repairs.train(Candidate(CONTROL, strength, settings.seed))
+        control = repairs.train((best or outcome.candidates[0]).candidate.control)
         judged = {"before": repairs.rates(subject.module), "control": repairs.rates(repairs.module_of(control))}
         judged["repaired"] = judged["before"] if best is None else repairs.rates(repairs.module_of(best))
         judged |= {each.candidate.name: repairs.rates(repairs.module_of(each)) for each in outcome.candidates}
@@ -175,6 +196,11 @@ def sets_of(args: argparse.Namespace, fold: str) -> list[str]:
     ]
 
 
+def rendered_by(args: argparse.Namespace, name: str) -> int:
+    """Returns how many processes render a set of pictures."""
+    return max(1, round(args.pictures / PICTURES_OF_A_PROCESS.get(name, args.pictures)))
+
+
 def _together(found: Sequence[Judged], network: str, names: Sequence[str]) -> float:
     rates = [each[network][name] for each in found for name in names]
     return sum(rate["failures"] for rate in rates) / max(sum(rate["pictures"] for rate in rates), 1)
@@ -182,6 +208,7 @@ def _together(found: Sequence[Judged], network: str, names: Sequence[str]) -> fl
 
 def gathered(args: argparse.Namespace) -> None:
     """Writes what all seeds brought, and the tables; where no repair was recommended, the network counts as it was."""
+    listed(args)
     folders = {(seed, fold): net_folder(args, int(seed)) / fold for seed in args.seeds.split(",") for fold in args.folds.split(",")}
     done = {key: folder for key, folder in folders.items() if (folder / "judged.json").exists() and (folder / "repair.json").exists()}
     outcomes = {key: json.loads((folder / "repair.json").read_text()) for key, folder in done.items()}
@@ -226,6 +253,29 @@ def gathered(args: argparse.Namespace) -> None:
     Path(args.out, "ways.md").write_text("\n".join(ways) + "\n")
 
 
+def listed(args: argparse.Namespace) -> None:
+    """Writes how every candidate that is trained so far fares on the stretch that chooses, whether or not its repair is finished."""
+    figures = {
+        "clean RMSE (rad)": "clean_rmse_rad",
+        "mutants that fail": "failure_rate",
+        "moved by (rad)": "stressed_rms_rad",
+        "response": "response",
+        "best epoch": "best_epoch",
+        "blend": "blend",
+    }
+    lines = [f"| network, fold | candidate | {' | '.join(figures)} |", "| --- " * (2 + len(figures)) + "|"]
+    for seed in args.seeds.split(","):
+        for fold in args.folds.split(","):
+            out = net_folder(args, int(seed)) / fold
+            made = [json.loads(path.read_text()) for path in sorted((out / "candidates").glob("*.json"))]
+            if (out / "repair.json").exists():
+                made.insert(0, json.loads((out / "repair.json").read_text())["before"])
+            for each in made:
+                cells = [format(each[figure] if each[figure] is not None else nan, ".4g") for figure in figures.values()]
+                lines.append(f"| {seed}, {fold} | {_file(each['candidate'])} | {' | '.join(cells)} |")
+    Path(args.out, "candidates.md").write_text("\n".join(lines) + "\n")
+
+
 def _named(outcome: dict[str, Any]) -> str:
     best = next((each for each in outcome["candidates"] if outcome["recommended"] == _file(each["candidate"])), None)
     return "none" if best is None else f"{outcome['recommended']} at {best['blend']:g}"
@@ -253,8 +303,23 @@ def changed(first: FloatArray, after: FloatArray) -> tuple[float, float, float]:
     return ratio - 1.0, max(ratio - half, 0.0) - 1.0, ratio + half - 1.0
 
 
+def run_parts(names: Sequence[str], jobs: int) -> None:
+    """Runs parts in this order, each as a process, and at most `jobs` at a time."""
+    waiting, running, failed = list(names), dict[str, "subprocess.Popen[bytes]"](), list[str]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name = waiting.pop(0)
+            running[name] = subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--part", name])
+        for name in [each for each, process in running.items() if process.poll() is not None]:
+            if running.pop(name).returncode:
+                failed.append(name)
+        time.sleep(0.05)
+    if failed:
+        print(f"failed: {', '.join(failed)}", flush=True)
+
+
 def main() -> None:
-    """Starts a process for each seed, or is one."""
+    """Starts the processes, or is one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("drive")
     parser.add_argument("--network", default="pilotnet")
@@ -267,6 +332,8 @@ def main() -> None:
     parser.add_argument("--train-epochs", type=int, default=40)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--learning-rate", type=float, default=3e-4)
+    parser.add_argument("--learning-rates", default="", help="learning rates to try, separated by commas, in place of --learning-rate")
+    parser.add_argument("--mirror-choice", action="store_true", help="measure clean error and response on mirrored frames, too, to choose")
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--weathers", default="night,rain")
     parser.add_argument("--train-weathers", default="", help="learned weathers that are trained on")
@@ -275,17 +342,17 @@ def main() -> None:
     parser.add_argument("--equalise", action="store_true", help="even out the histogram of the brightness of what a recurrent network sees")
     parser.add_argument("--half", action="store_true", help="train the repairs in bfloat16")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time; by default one for each core")
     parser.add_argument("--out", required=True)
-    parser.add_argument(
-        "--part", default="", help="train/SEED, render/FOLD/SET, repair/SEED/FOLD, control/SEED/FOLD or gather: one part of the work"
-    )
+    parts_are = "train/SEED, render/FOLD/SET/PART/PARTS, candidate/SEED/FOLD/NAME, repair/SEED/FOLD or gather"
+    parser.add_argument("--part", default="", help=f"{parts_are}: one part of the work")
     args = parser.parse_args()
     kind, *words = args.part.split("/")
     parts = {
         "train": lambda seed: train_one(args, int(seed)),
-        "render": lambda fold, name: render_one(args, fold, name),
+        "render": lambda fold, name, part, parts: render_one(args, fold, name, int(part), int(parts)),
+        "candidate": lambda seed, fold, name: candidate_one(args, int(seed), fold, name),
         "repair": lambda seed, fold: repair_one(args, int(seed), fold),
-        "control": lambda seed, fold: control_one(args, int(seed), fold),
         "gather": lambda: gathered(args),
     }
     if kind:
@@ -294,17 +361,19 @@ def main() -> None:
         print(f"{args.network} {args.part}: {time.monotonic() - begun:.0f} s", flush=True)
         return
     seeds, folds = args.seeds.split(","), args.folds.split(",")
+    pictures = [(fold, name, rendered_by(args, name)) for fold in folds for name in sets_of(args, fold)]
     rounds = [
-        [*(f"train/{seed}" for seed in seeds), *(f"render/{fold}/{name}" for fold in folds for name in sets_of(args, fold))],
-        [f"{part}/{seed}/{fold}" for part in ("repair", "control") for seed in seeds for fold in folds],
-        ["gather"],
+        [
+            *(f"train/{seed}" for seed in seeds),
+            *(f"render/{fold}/{name}/{part}/{parts}" for fold, name, parts in pictures for part in range(parts)),
+        ],
+        [f"candidate/{seed}/{fold}/{each.name}" for each in candidates_of(args) for seed in seeds for fold in folds],
+        [f"repair/{seed}/{fold}" for seed in seeds for fold in folds],
     ]
     Path(args.out).mkdir(parents=True, exist_ok=True)
     for names in rounds:
-        running = [subprocess.Popen([sys.executable, __file__, *sys.argv[1:], "--part", name]) for name in names]
-        failed = [name for name, process in zip(names, running, strict=True) if process.wait()]
-        if failed:
-            print(f"failed: {', '.join(failed)}", flush=True)
+        run_parts(names, args.jobs)
+        gathered(args)
 
 
 if __name__ == "__main__":

@@ -60,10 +60,10 @@ def trained(way: str, clean: float, rate: float, best_epoch: int = 3) -> Trained
 def test_the_fewest_failures_within_the_cost_are_recommended() -> None:
     before, control = trained("before", 0.100, 0.5), trained("control", 0.095, 0.48)
     candidates = [trained("findings", 0.100, 0.4), trained("random", 0.101, 0.2), trained("mix", 0.110, 0.1)]
-    best = chosen(before, control, candidates, 0.02)
+    best = chosen(before, [control], candidates, 0.02)
     assert best is not None
     assert best.candidate.way == "random"
-    dear = chosen(before, control, candidates, 0.2)
+    dear = chosen(before, [control], candidates, 0.2)
     assert dear is not None
     assert dear.candidate.way == "mix"
 
@@ -71,10 +71,10 @@ def test_the_fewest_failures_within_the_cost_are_recommended() -> None:
 def test_a_network_that_answers_less_to_everything_is_not_recommended() -> None:
     before, control = (replace(trained(way, 0.1, 0.5), response=0.8) for way in ("before", "control"))
     flat, kept = (replace(trained(way, 0.1, rate), response=response) for way, rate, response in (("mix", 0.0, 0.6), ("random", 0.2, 0.75)))
-    best = chosen(before, control, [flat, kept], 0.02)
+    best = chosen(before, [control], [flat, kept], 0.02)
     assert best is not None
     assert best.candidate.way == "random"
-    assert chosen(before, control, [flat], 0.02) is None
+    assert chosen(before, [control], [flat], 0.02) is None
 
 
 def test_the_response_is_the_slope_of_the_answers_on_the_labels() -> None:
@@ -91,8 +91,8 @@ def test_the_response_is_the_slope_of_the_answers_on_the_labels() -> None:
 
 def test_nothing_is_recommended_where_further_training_alone_does_as_well() -> None:
     before, control = trained("before", 0.1, 0.5), trained("control", 0.1, 0.2)
-    assert chosen(before, control, [trained("random", 0.1, 0.3)], 0.02) is None
-    assert chosen(before, control, [replace(before, candidate=Candidate("random", 1.0, 0))], 0.02) is None
+    assert chosen(before, [control], [trained("random", 0.1, 0.3)], 0.02) is None
+    assert chosen(before, [control], [replace(before, candidate=Candidate("random", 1.0, 0))], 0.02) is None
 
 
 def test_no_rate_falls_by_more_than_all_of_it() -> None:

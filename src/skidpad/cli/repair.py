@@ -25,7 +25,7 @@ _OF_PAPER = ("transforms", "share", "split", "max_mutants", "from_scratch", "con
 _OF_DRIVES = ("rounds", "scenarios", "validation_scenarios", "judged_scenarios")
 _OF_PICTURES = (
     *("source", "hold", "families", "unseen", "weathers", "train_weathers", "ways", "strengths", "train_share", "pictures"),
-    *("judged_frames", "seeds", "closed_loop", "stimulus", "domain"),
+    *("learning_rates", "mirror_choice", "judged_frames", "seeds", "closed_loop", "stimulus", "domain"),
 )
 _OF_SEARCH = (*_OF_PICTURES, "most_cost", *_OF_DRIVES)
 
@@ -67,12 +67,18 @@ def repair(
     strengths: Annotated[
         str, typer.Option(help="Mutants per clean picture in training; each of --ways is tried with each of these.")
     ] = "1,3",
+    learning_rates: Annotated[
+        str, typer.Option(help="Learning rates to try, as 1e-3,3e-4: each of --ways and --strengths with each of these.")
+    ] = "",
     train_share: Annotated[
         float | None,
         typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges. Default 0.6; --export: all of it."),
     ] = None,
     pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
     judged_frames: Annotated[int, typer.Option(help="Frames to judge under each severity.")] = 12,
+    mirror_choice: Annotated[
+        bool, typer.Option(help="Where candidates are chosen, measure clean error and response on mirrored frames, too.")
+    ] = False,
     most_cost: Annotated[float, typer.Option(help="Largest rise of the error on clean pictures, as a share.")] = 0.02,
     seeds: Annotated[int, typer.Option(help="How often to train the recommended repair and its control.")] = 3,
     closed_loop: Annotated[int, typer.Option(help="Scenarios to drive with the network, the control and the repaired one; 0: none.")] = 0,
@@ -213,6 +219,8 @@ def repair(
     from skidpad.subjects.description import subject_path
     from skidpad.subjects.loading import load_network
 
+    if learning_rate is not None and learning_rates:
+        raise BadParametersError("--learning-rates takes the place of --learning-rate; give one of the two")
     given = {"epochs": epochs, "learning_rate": learning_rate, "train_share": train_share}
     settings = SearchSettings(
         families=_families(families),
@@ -220,7 +228,9 @@ def repair(
         weathers=_listed(weathers),
         train_weathers=_listed(train_weathers),
         ways=_listed(ways),
-        strengths=tuple(_number(part) for part in _listed(strengths)),
+        strengths=_numbers("--strengths", strengths, "1,3"),
+        learning_rates=_numbers("--learning-rates", learning_rates, "1e-3,3e-4"),
+        mirror_choice=mirror_choice,
         pictures=pictures,
         judged_frames=judged_frames,
         most_cost=most_cost,
@@ -285,11 +295,11 @@ def _families(text: str) -> tuple[str, ...]:
     return tuple(families()) if text.strip() == "all" else _listed(text)
 
 
-def _number(text: str) -> float:
+def _numbers(option: str, text: str, example: str) -> tuple[float, ...]:
     try:
-        return float(text)
+        return tuple(float(part) for part in names_of(text))
     except ValueError as error:
-        raise BadParametersError(f"a strength is a number, as 1,3; got {text!r}") from error
+        raise BadParametersError(f"{option} takes numbers, as {example}; got {text!r}") from error
 
 
 def _paper(subject: str, run: "Run", out: Path, given: "dict[str, Any]", train_drive: str, *, json: bool) -> None:

@@ -20,7 +20,7 @@ from skidpad.page.wording import percent
 from skidpad.repairs.blending import write_network
 from skidpad.repairs.examples import Example, examples
 from skidpad.repairs.lessons import RULES, named
-from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Candidate, Rate, SearchSettings, Task, Trained
+from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Rate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs, chosen
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description import STEERING, write_atomically
@@ -207,7 +207,7 @@ class Outcome:
     def _control_helps(self) -> str:
         """Says that further training alone may help, where it does on the stretch that chooses."""
         controls = [each for each in self.candidates if each.candidate.way == CONTROL and each.failure_rate < self.before.failure_rate]
-        control = chosen(self.before, self.before, controls, self.settings.most_cost)
+        control = chosen(self.before, (), controls, self.settings.most_cost)
         if control is None:
             return ""
         rates = [percent(each.failure_rate) for each in (control, self.before)]
@@ -239,18 +239,18 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
     candidates = repairs.candidates()
     before = repairs.before
     trained = [repairs.train(candidate) for candidate in candidates]
-    longest = max(settings.strengths)
-    control = repairs.train(Candidate(CONTROL, longest, settings.seed))
-    best = chosen(before, control, trained, settings.most_cost)
+    longest = max(each.strength for each in candidates)
+    controls = [repairs.train(each) for each in dict.fromkeys(each.control for each in candidates if each.strength == longest)]
+    best = chosen(before, controls, trained, settings.most_cost)
     rows: tuple[JudgedRow, ...] = ()
     shown: tuple[Example, ...] = ()
     if best is not None:
-        seeds = range(settings.seed, settings.seed + settings.seeds)
-        controls = [repairs.train(Candidate(CONTROL, best.candidate.strength, seed)) for seed in seeds]
-        repaired = [repairs.train(replace(best.candidate, seed=seed)) for seed in seeds]
+        again = [replace(best.candidate, seed=seed) for seed in range(settings.seed, settings.seed + settings.seeds)]
+        beside = [repairs.train(each.control) for each in again]
+        repaired = [repairs.train(each) for each in again]
         rows = judged_rows(
             repairs.rates(task.subject.module),
-            [repairs.rates(repairs.module_of(each)) for each in controls],
+            [repairs.rates(repairs.module_of(each)) for each in beside],
             [repairs.rates(repairs.module_of(each)) for each in repaired],
         )
         shown = examples(repairs, repairs.module_of(best))
@@ -264,7 +264,7 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
         unseen=repairs.families.unseen,
         frames=(len(repairs.train_drive), len(repairs.validation_drive), len(repairs.judged_drive)),
         before=before,
-        candidates=(control, *trained),
+        candidates=(*controls, *trained),
         recommended="" if best is None else best.candidate.name,
         rows=rows,
         notes=tuple(repairs.notes),
@@ -306,11 +306,14 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
         "own": [named(each) for each in (task.loss, task.step)],
         "settings": asdict(replace(settings, device="", threads=1)),
     }
-    begin(out, begun)
+    begin(out, begun, asdict(SearchSettings()))
 
 
-def begin(out: Path, begun: Mapping[str, object]) -> None:
-    """Notes in a folder what a repair was begun with; refuses one that holds a finished repair, or one that was begun otherwise."""
+def begin(out: Path, begun: Mapping[str, object], usual: Mapping[str, object]) -> None:
+    """Notes in a folder what a repair was begun with; refuses one that holds a finished repair, or one that was begun otherwise.
+
+    usual: the settings by default; a repair that was begun before skidpad had one of them goes on with its default.
+    """
     if (out / "repair.json").exists():
         raise BadSubjectError(f"{out} holds a finished repair, and none is written over; choose another --out")
     text = json.dumps(begun, indent=2)
@@ -319,13 +322,22 @@ def begin(out: Path, begun: Mapping[str, object]) -> None:
         raise BadSubjectError(f"{out} is a file, and a repair writes a folder; choose another --out")
     others = [each for each in out.iterdir() if each != path] if out.exists() else []
     # a command that was refused, or stopped before any work, leaves nothing that a better one would spoil
-    if others and path.exists() and path.read_text() != text:
+    if others and path.exists() and not _is_same(path.read_text(), text, usual):
         raise BadSubjectError(
             f"{out} holds a repair that was begun with another network, run, drive, settings or version of skidpad; choose another --out"
         )
     if others and not path.exists():
         raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
     write_atomically(path, text.encode())
+
+
+def _is_same(stored: str, text: str, usual: Mapping[str, object]) -> bool:
+    try:
+        begun = json.loads(stored)
+        settings = json.loads(json.dumps(usual)) | begun["settings"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return bool(begun | {"settings": settings} == json.loads(text))
 
 
 def _digest(task: Task) -> str:

@@ -53,6 +53,7 @@ def repair_page(outcome: Outcome) -> Page:
             "A failure is a mutant that the referee keeps and that breaks the relation.",
             "Frames that the first network gets wrong as they are count for no network.",
             "The control is trained from the same weights for as many steps without mutants. With best epoch 0 it is the first network.",
+            *((_BOTH_WAYS,) if outcome.settings.mirror_choice else ()),
             *(() if outcome.rows else ("Nothing was judged, since nothing is recommended.",)),
             "Intervals are Student's t over seeds, 95 %; one seed, or seeds with equal figures, give none.",
         ),
@@ -76,6 +77,8 @@ _PICTURES = (
     "What the repair mended, what still fails, and what fails only now, of each sort the clearest; conditions that no training saw come "
     "first. The table above counts them all."
 )
+
+_BOTH_WAYS = "Where candidates are chosen, clean error and response are those on the stretch and on its mirror image together."
 
 _LEGEND = (("original", "as on the unchanged frame"), ("mutant", "before the repair"), ("repaired", "repaired"), ("label", "human"))
 
@@ -204,4 +207,5 @@ def _mark(root: object, x: Axis, y: Axis, each: Trained, *, is_best: bool) -> No
 def _label(each: Trained) -> str:
     if each.candidate.way == BEFORE:
         return BEFORE
-    return f"{each.candidate.way} x{each.candidate.strength:g}"
+    rate = each.candidate.learning_rate
+    return f"{each.candidate.way} x{each.candidate.strength:g}" + ("" if rate is None else f" at rate {rate:g}")

@@ -131,14 +131,19 @@ def render(
     name: str,
     progress: Progress,
     judge: Judge | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> Pairs:
-    """Renders clips and shrinks them as the network does; what a former call left in the folder is not rendered again."""
+    """Renders clips and shrinks them as the network does; what a former call left in the folder is not rendered again.
+
+    share: which of how many processes this is, where several render one pool: (1, 4) renders every fourth file from the second on, and
+    returns the pairs of these alone.
+    """
     shown = replace(spec, frame_aspect=None)  # which changes no picture
     text = json.dumps([drive.sha256, repr(shown), judge is not None, [[clip.recipe.to_json(), clip.frames.tolist()] for clip in clips]])
     key = sha256(text.encode()).hexdigest()[:16]
     parts = [clips[start : start + _PART_CLIPS] for start in range(0, len(clips), _PART_CLIPS)]
     found: list[dict[str, np.ndarray]] = []
-    for number, part in enumerate(parts):
+    for number, part in list(enumerate(parts))[share[0] :: share[1]]:
         path = folder / f"{name}-{key}-{number:04d}.npz"
         if not path.is_file():
             buffer = BytesIO()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import nan
 from pathlib import Path
@@ -87,10 +87,11 @@ class SearchSettings:
     families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged: conditions
     that judge; empty: all, seen or not. weathers: learned ones that judge. train_weathers: learned ones that are trained on, and do not
     judge. train_share: of the drive by time; the last validation_share of that chooses, the rest of the drive judges. ways, strengths: each
-    way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture. pictures: mutants of the
-    pool, about. judged_frames: frames under each severity that judges. most_cost: the share by which the clean error may rise. seeds: how
-    often the recommended one and the control are trained.
-    half: see `TrainingSettings`.
+    way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture. learning_rates: where there
+    are some, each of those is a candidate with each of these, and learning_rate is not used. pictures: mutants of the pool, about.
+    judged_frames: frames under each severity that judges. mirror_choice: whether the stretch that chooses has its mirror image beside it,
+    for clean error and response; needs mirror. most_cost: the share by which the clean error may rise. seeds: how often the recommended one
+    and the control are trained. half: see `TrainingSettings`.
     """
 
     families: tuple[str, ...] = ()
@@ -107,8 +108,10 @@ class SearchSettings:
     epochs: Count = 12
     patience: Count = 6
     learning_rate: Positive = 3e-4
+    learning_rates: tuple[float, ...] = ()
     batch_size: Count = 64
     mirror: bool = True
+    mirror_choice: bool = False
     most_cost: Annotated[float, Within(least=0)] = 0.02
     seeds: Count = 3
     referee: bool = True
@@ -131,16 +134,30 @@ class SearchSettings:
             )
         if not self.ways or not self.strengths or min(self.strengths) <= 0:
             raise BadParametersError(f"a repair needs a way and a strength above 0; got {self.ways} and {self.strengths}")
+        if min(self.learning_rates, default=1.0) <= 0:
+            raise BadParametersError(f"learning rates must be above 0; got {self.learning_rates}")
+        names = [each.name for each in self.candidates(self.ways)]
+        if len({*names}) < len(names):
+            raise BadParametersError(
+                f"name each way, strength and learning rate once; got {self.ways}, {self.strengths} and {self.learning_rates}"
+            )
+        if self.mirror_choice and not self.mirror:
+            raise BadParametersError("mirror_choice chooses by mirrored pictures, and mirror is off; turn mirror on, or mirror_choice off")
 
-    def training(self, seed: int) -> TrainingSettings:
-        """Returns how one candidate is trained."""
+    def candidates(self, ways: Sequence[str]) -> list[Candidate]:
+        """Returns a candidate for each way, strength and learning rate."""
+        rates = self.learning_rates or (None,)
+        return [Candidate(way, strength, self.seed, rate) for way in ways for strength in self.strengths for rate in rates]
+
+    def training(self, candidate: Candidate) -> TrainingSettings:
+        """Returns how a candidate is trained."""
         return TrainingSettings(
             epochs=self.epochs,
             batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
+            learning_rate=candidate.learning_rate or self.learning_rate,
             patience=self.patience,
             mirror=self.mirror,
-            seed=seed,
+            seed=candidate.seed,
             device=self.device,
             threads=self.threads,
             half=self.half,
@@ -189,16 +206,23 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way at one strength; the control trains as long as the recommended one without mutants."""
+    """One way at one strength. learning_rate: its own, where the search tries several; None for the search's."""
 
     way: str
     strength: float
     seed: int
+    learning_rate: float | None = None
 
     @property
     def name(self) -> str:
         """As its files are called."""
-        return f"{self.way}-{self.strength:g}-seed{self.seed}"
+        rate = "" if self.learning_rate is None else f"-rate{self.learning_rate:g}"
+        return f"{self.way}-{self.strength:g}{rate}-seed{self.seed}"
+
+    @property
+    def control(self) -> Candidate:
+        """What it is compared with: trained for as many steps at the same learning rate, without mutants."""
+        return replace(self, way=CONTROL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def with_drives(
     if loop is None or not outcome.recommended:
         return outcome
     best = next((each.candidate for each in outcome.candidates if each.candidate.name == outcome.recommended), None)
-    control = "" if best is None else replace(best, way=CONTROL).name
+    control = "" if best is None else best.control.name
     return replace(outcome, driven=driven(subject, out, settings, loop, progress, control))
 
 

@@ -63,10 +63,15 @@ _BEYOND = 1.15
 
 
 class Repairs:
-    """Trains, chooses and judges; whatever is done is kept in a folder, and is not done again."""
+    """Trains, chooses and judges; whatever is done is kept in a folder, and is not done again.
 
-    def __init__(self, task: Task, out: Path, settings: SearchSettings, progress: Progress = silent) -> None:
-        self.task, self.out, self.settings, self.progress = task, out, settings, progress
+    share: see `pairs.render`; with a share of the pictures it can render, and neither train nor judge.
+    """
+
+    def __init__(
+        self, task: Task, out: Path, settings: SearchSettings, progress: Progress = silent, share: tuple[int, int] = (0, 1)
+    ) -> None:
+        self.task, self.out, self.settings, self.progress, self._share = task, out, settings, progress, share
         known = families()
         for name in (*settings.families, *settings.judged):
             if name not in known:
@@ -133,7 +138,8 @@ class Repairs:
         if any(Way(way).has_looks for way in self.settings.ways):
             recipes += self._looks("validation looks", count)
         pairs = self._render("validation", self.validation_drive, recipes, _FRAMES_PER_RECIPE, judge=self.task.judge)
-        return Validation(collect(self.validation_drive, self.spec, self.progress).data, pairs)
+        clean = collect(self.validation_drive, self.spec, self.progress).data
+        return Validation(clean.joined(clean.mirrored()) if self.settings.mirror_choice else clean, pairs)
 
     @cached_property
     def random(self) -> Pairs:
@@ -215,7 +221,7 @@ class Repairs:
 
     def _render(self, name: str, drive: Drive, recipes: Sequence[Recipe], frames: int, judge: Judge | None = None) -> Pairs:
         clips = clips_of(drive, recipes, frames, self.lead, child_rng(self.settings.seed, "repair", "frames", name))
-        return render(drive, clips, self.spec, self.made, self.pool_folder, name, self.progress, judge)
+        return render(drive, clips, self.spec, self.made, self.pool_folder, name, self.progress, judge, self._share)
 
     # Training.
 
@@ -233,7 +239,7 @@ class Repairs:
                     f"{said}; nothing is left to train on: use --ways random,consistency or a run that found something"
                 )
             self.notes.append(said)
-        return [Candidate(way, strength, self.settings.seed) for way in ways for strength in self.settings.strengths]
+        return self.settings.candidates(ways)
 
     def pool(self, way: str) -> Pairs:
         """Returns the mutants that a way learns from."""
@@ -274,7 +280,7 @@ class Repairs:
             description,
             data,
             self.validation.data,
-            self.settings.training(candidate.seed),
+            self.settings.training(candidate),
             progress=lambda done, total, note="": self.progress(done, total, f"{candidate.name}, {note}"),
             checkpoint=checkpoint,
             lesson=lesson,
@@ -363,17 +369,21 @@ class Repairs:
         return answers_rad(module, self.task.subject.description, data, self.settings.device)
 
 
-def chosen(before: Trained, control: Trained, candidates: Sequence[Trained], most_cost: float) -> Trained | None:
+def chosen(before: Trained, controls: Sequence[Trained], candidates: Sequence[Trained], most_cost: float) -> Trained | None:
     """Returns the candidate with the fewest failures among those whose clean error rose by at most a share and that still steer into bends.
 
-    None where none helps. The clean error may rise over that of the start or of the control, whichever is larger: what any further training
-    costs is no cost of the mutants.
+    None where it is no better than the start or than any control. The clean error may rise over that of the start or of the control of the
+    same learning rate, whichever is larger: what any further training costs is no cost of the mutants.
     """
-    limit = (1.0 + most_cost) * max(before.clean_rmse_rad, control.clean_rmse_rad)
-    affordable = [each for each in candidates if each.clean_rmse_rad <= limit and not is_flat(each, before)]
-    best = min(affordable, key=badness, default=None)
+
+    def is_affordable(each: Trained) -> bool:
+        alike = [control for control in controls if control.candidate.learning_rate == each.candidate.learning_rate]
+        return each.clean_rmse_rad <= (1.0 + most_cost) * max(one.clean_rmse_rad for one in (before, *alike))
+
+    best = min((each for each in candidates if is_affordable(each) and not is_flat(each, before)), key=badness, default=None)
     if best is None:
         return None
-    fewest, least = min(before.failure_rate, control.failure_rate), min(before.stressed_rms_rad, control.stressed_rms_rad)
+    others = (before, *controls)
+    fewest, least = min(each.failure_rate for each in others), min(each.stressed_rms_rad for each in others)
     helps = best.failure_rate < fewest or (best.failure_rate == fewest and best.stressed_rms_rad < least)
     return best if helps else None

@@ -183,7 +183,7 @@ def drive_and_repair(task: DrivingTask, out: Path, settings: DrivingSettings, pr
         "drive": repair.clean_sha256,
         "settings": asdict(replace(settings, device="", threads=1)),
     }
-    begin(out, begun)
+    begin(out, begun, asdict(DrivingSettings()))
     before = repair.before
     rounds = repair.rounds()
     control = repair.control(rounds[-1].frames)

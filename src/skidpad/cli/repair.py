@@ -77,7 +77,7 @@ def repair(
     pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
     judged_frames: Annotated[int, typer.Option(help="Frames to judge under each severity.")] = 12,
     mirror_choice: Annotated[
-        bool, typer.Option(help="Where candidates are chosen, measure clean error and response on mirrored frames, too.")
+        bool, typer.Option("--mirror-choice", help="Where candidates are chosen, measure clean error and response on mirrored frames, too.")
     ] = False,
     most_cost: Annotated[float, typer.Option(help="Largest rise of the error on clean pictures, as a share.")] = 0.02,
     seeds: Annotated[int, typer.Option(help="How often to train the recommended repair and its control.")] = 3,

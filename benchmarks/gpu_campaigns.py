@@ -3,7 +3,8 @@
 test      `skidpad test`: the grids of all nine transforms, PilotNet, NC; JPEGs of 320 x 240 on disk, a run folder on disk
 weather   `skidpad weather test`: a bundled weather (160 px, 16 filters)
 paper     the same with a weather of the paper's size (256 px, 64 filters) under four styles, random weights, detail from the frames;
-          beside it the frames a second at which `skidpad weather search` looks at the same scenes
+          beside it the frames a second at which `skidpad weather search` looks at the same scenes, and the pictures a second that the
+          referee judges by itself, by the number of its threads
 drive     `skidpad drive`: scenarios of the built-in world; the answers are compared on the same frames, with the truth at the wheel
 
 images/s is of the whole campaign, from disk to disk, when everything is compiled; `device` is of the same batches with frames that lie
@@ -11,8 +12,9 @@ there already, their operations back to back. What operations of torch compute a
 against the maker's data sheet and against a plain copy on this device. In a drive the pictures are rendered, which is not counted.
 
 Stages are measured on a part of the drive in one thread, where they add up: reading and the way to the device, the device, judging (with
-hashes of pictures that break the relation), writing, and the rest in Python. What each would take by itself is a floor of the campaign,
-whose lanes do them side by side; the highest floor bounds it.
+hashes of pictures that break the relation, and the referee), writing, and the rest in Python. What each would take by itself is a floor of
+the campaign, whose lanes do them side by side; the highest floor bounds it. Beside a GPU all lanes share the referee's threads, so that
+more lanes do not make it faster; how long they waited for it is measured in the whole campaign.
 
 Run: python benchmarks/gpu_campaigns.py [--device cuda] [--quick] [--frames 2048] [--staged 256] [--compared 32] [--lanes 8]
      [--only test,weather,paper,drive] [--drive udacity:FOLDER]
@@ -24,14 +26,20 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
+from skidpad.core.images import NumpyFrames, as_numpy
 from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.drives import open_drive
 from skidpad.kinds.drives.campaign import Online, OnlineSettings
@@ -41,6 +49,7 @@ from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import lanes
+from skidpad.referee import network, verdict
 from skidpad.runs.folder import Run
 from skidpad.runs.records import case_id
 from skidpad.runs.workers.here import Here, default_lanes, pinned
@@ -56,6 +65,9 @@ from ways.drives import jpeg_drive
 from ways.roofline import Cost, busy_s, copied_bytes_per_s, cost_of, data_sheet, now
 from ways.style_searching import looked, prepared
 
+if TYPE_CHECKING:
+    from skidpad.core.images import IntArray
+
 SUBJECT = str(pretrained("pilotnet-rendered"))
 STYLES = 4
 
@@ -65,8 +77,10 @@ class Row:
     """One campaign. device_per_s: images a second of the device alone. largest_rad, mean_rad: distance of answers from the CPU's.
 
     launched_per_s: of the same batches, begun by one thread. stages: of a part of the drive; floors_s: of the whole, which took wall_s.
-    broken_share: of the mutants, which the referee was asked about. again_rad: distance of the answers of a second run; findings: of the
-    first, and findings_apart: those that only one of the two has. search_per_s: frames that a search looks at.
+    lanes: threads that feed the device, each of which waited waited_s / lanes for the referee. referee_per_s: pictures that the referee
+    judges by itself, by its threads. broken_share: of the mutants, which the referee was asked about. again_rad: distance of the answers
+    of a second run; findings: of the first, and findings_apart: those that only one of the two has. search_per_s: frames that a search
+    looks at.
     """
 
     name: str
@@ -83,6 +97,9 @@ class Row:
     stages: Stages | None = None
     floors_s: dict[str, float] = field(default_factory=dict)
     peak_memory_mb: float = 0.0
+    lanes: int = 0
+    waited_s: float = 0.0
+    referee_per_s: dict[int, float] = field(default_factory=dict)
     broken_share: float = 0.0
     again_rad: float = 0.0
     findings: int = 0
@@ -120,6 +137,53 @@ def executed(campaign: DeepTest, folder: Path, threads: int) -> tuple[float, dic
     seconds = time.perf_counter() - started
     records = run.records("grid", ("case_id", "mutant"))
     return seconds, dict(zip(records["case_id"].to_pylist(), records["mutant"].to_pylist(), strict=True))
+
+
+@dataclass
+class Asked:
+    """What the referee was asked: pictures, and the seconds that all lanes together waited for its word."""
+
+    pictures: int = 0
+    waited_s: float = 0.0
+
+
+@contextmanager
+def asking(found: Asked) -> Iterator[None]:
+    """Puts a clock around the referee, in every thread; it has seen none of the originals yet, as in a command that begins."""
+    words, lock = DeepTest.words, Lock()
+
+    def clocked_words(campaign: DeepTest, *given: object) -> object:
+        ask = words(campaign, *given)  # type: ignore[arg-type] # what came in
+        if ask is None:
+            return None
+
+        def asked(places: IntArray, mutants: NumpyFrames) -> verdict.Verdicts:
+            started = time.perf_counter()
+            said = ask(places, mutants)
+            with lock:
+                found.pictures += len(places)
+                found.waited_s += time.perf_counter() - started
+            return said
+
+        return asked
+
+    with patch.object(DeepTest, "words", clocked_words), patch.object(network, "_memory", type(network._memory)()):  # noqa: SLF001
+        yield
+
+
+def referee_rates(campaign: DeepTest, batch: torch.Tensor, recipes: tuple[Recipe, ...], device: str) -> dict[int, float]:
+    """Returns the pictures a second that the referee judges beside a device, by its threads; the first round of two finds kernels."""
+    look = campaign.looker(batch)
+    mutants = np.concatenate([as_numpy(look(recipe)[0]) for recipe in recipes])
+    originals = np.concatenate([as_numpy(batch)] * len(recipes))
+    found: dict[int, float] = {}
+    for threads in (1, 2, 4, 8, 12):
+        with ThreadPoolExecutor(threads) as pool, patch.object(verdict, "_judges", lambda pool=pool: pool), pinned():
+            for _ in range(2):
+                started = time.perf_counter()
+                verdict.judge(originals, mutants, device=device)
+                found[threads] = len(mutants) / (time.perf_counter() - started)
+    return found
 
 
 def found_by(run: Run) -> set[str]:
@@ -160,14 +224,21 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
     ours = answered(cpu) if drives.is_slow else executed(cpu, folder / "cpu", 0)[1]
     distances = np.abs(np.array([theirs[case] - answer for case, answer in ours.items()]))
     campaign = make(given.device, drives.staged)
-    stages = staged(campaign, campaign.start(folder / "staged"), given.device)
+    asked = Asked()
+    with asking(asked):
+        stages = staged(campaign, campaign.start(folder / "staged"), given.device)
     staged_images = len(campaign.drive) * (1 + len(grid_recipes(campaign.stimuli)))
     campaign = make(given.device, drives.whole)
     if cuda:
         torch.cuda.reset_peak_memory_stats(given.device)
     # the first of two also finds the memory that so many threads need
-    times = [executed(campaign, folder / f"whole-{number}", given.lanes) for number in range(1 if given.quick else 2)]
+    times, waits = [], []
+    for number in range(1 if given.quick else 2):
+        waits.append(Asked())
+        with asking(waits[-1]):
+            times.append(executed(campaign, folder / f"whole-{number}", given.lanes))
     seconds, images = min(seconds for seconds, _ in times), len(times[0][1]) + len(campaign.drive)
+    waited_s = next(wait.waited_s for wait, (took, _) in zip(waits, times, strict=True) if took == seconds)
     hashed = Run.open(folder / "whole-0").records("grid", ("picture",))["picture"]
     broken = len(hashed) - hashed.null_count
     again_rad = max(abs(answer - times[-1][1][case]) for case, answer in times[0][1].items())
@@ -182,6 +253,7 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
             look(recipe)
 
     shown = len(batch) * len(recipes)
+    rates = referee_rates(campaign, batch, recipes[1:5], given.device) if asked.pictures and given.device != "cpu" else {}
     with pinned():  # as in a campaign: what is compiled minds the number of threads
         cost = cost_of(looked, shown)
         looked()
@@ -202,13 +274,26 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
         shown / launched_s,
         seconds,
         stages,
-        stages.floors_s(images / staged_images, images * device_s / shown, given.lanes or default_lanes()),
+        floors_of(stages, asked, images / staged_images, images * device_s / shown, given),
         peak_mb,
+        given.lanes or default_lanes(),
+        waited_s,
+        rates,
         broken / max(images - len(campaign.drive), 1),
         again_rad,
         len(first),
         len(first ^ last),
     )
+
+
+def floors_of(stages: Stages, asked: Asked, images_share: float, device_s: float, given: argparse.Namespace) -> dict[str, float]:
+    """Returns what each stage would take by itself; beside a GPU the lanes share the referee's threads, so that more lanes save nothing."""
+    threads = given.lanes or default_lanes()
+    if not asked.pictures:
+        return stages.floors_s(images_share, device_s, threads)
+    apart = replace(stages, judge_s=stages.judge_s - asked.waited_s, wall_s=stages.wall_s - asked.waited_s)
+    referee_s = asked.waited_s * images_share / (threads if given.device == "cpu" else 1)
+    return {**apart.floors_s(images_share, device_s, threads), "referee": referee_s}
 
 
 def deeptest(*, quick: bool = False) -> Callable[[str, str], DeepTest]:
@@ -313,11 +398,15 @@ def line_of(row: Row) -> str:
     apart = " ".join(f"{name} {value:.2f}" for name, value in asdict(stages).items())
     decoded = f"; {row.per_s * STYLES / (STYLES + 1):,.0f} frames/s decoded, the search looks at {row.search_per_s:,.0f}"
     search = decoded if row.search_per_s else ""
+    waited = f"; the lanes waited for it {row.waited_s / (row.lanes * row.wall_s):.2f} of their time" if row.broken_share else ""
+    rates = ", ".join(f"{rate:,.0f} with {threads}" for threads, rate in row.referee_per_s.items())
+    alone = f"; pictures/s that it judges by itself, by threads: {rates}" if rates else ""
     floors = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in row.floors_s.items())
     return (
         f"{line}\n  in one thread, a part of the drive: {apart} rest_s {stages.rest_s:.2f}\n  the whole: {row.wall_s:.2f} s, and by itself "
         f"{floors}: bound by {bound}, {row.floors_s[bound] / row.wall_s:.2f} of the time; one thread begins {row.launched_per_s:,.0f} "
-        f"images/s; {row.peak_memory_mb:,.0f} MB on the device; the referee was asked about {row.broken_share:.2f} of the mutants{search}; "
+        f"images/s; {row.peak_memory_mb:,.0f} MB on the device; the referee was asked about {row.broken_share:.2f} of the mutants"
+        f"{waited}{alone}{search}; "
         f"a second run: answers within {row.again_rad:.6f} rad, {row.findings_apart} of {row.findings} findings differ"
     )
 

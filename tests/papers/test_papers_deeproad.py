@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.kinds.pictures.weather.campaign import DeepRoadSettings as Settings
+from skidpad.oracles.doubts import Doubt, DoubtKind, doubts_of
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad import replication as tables
 from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells
@@ -36,6 +38,9 @@ CELL = WeatherCell(
 )
 OTHER = replace(CELL, subject="b", inconsistent=(10, 5, 1, 0), spread_deg=0.0)
 WET = {"weather": "wet", "weather_sha256": "w2"}
+STILL = doubts_of(np.full(50, 0.1), np.linspace(-0.5, 0.5, 50))
+FAILED = replace(CELL, subject="failed", inconsistent=(0, 0, 0, 0), spread_deg=0.0, doubts=STILL)
+"""A network whose training failed: it always answers the same."""
 
 
 def test_the_printed_table_is_the_papers() -> None:
@@ -70,6 +75,50 @@ def test_ranks_are_compared_over_weathers() -> None:
     part = tables.ranking(alike[:3])
     assert [row[1] for row in part.rows] == ["a"]
     assert "not every weather was tried on them yet: b" in part.note
+
+
+def test_a_network_that_always_answers_the_same_is_named_and_not_ranked() -> None:
+    cells = (FAILED, CELL, OTHER, replace(FAILED, **WET), replace(CELL, **WET), replace(OTHER, **WET))
+    sheet = tables.ranking(cells)
+    assert [row[:2] for row in sheet.rows] == [(1, "b"), (2, "a")]
+    assert sheet.note == "Not ranked: failed answers the same on every frame."
+    rows = {row.quantity: row for row in tables.scoreboard(cells)}
+    assert rows["snowy, 10 degrees: inconsistent behaviours"].ours == "10 to 40"
+    assert "failed" not in rows["models rank alike in every weather, by the first bound"].note
+    answer = RoadReplication(Settings(subject="", drive="d", weathers=("w",)), cells)
+    (warning,) = (fact for fact in answer.facts() if fact.startswith("warning"))
+    assert warning.startswith("warning: failed answers the same on every frame: its answers spread by 0°, while the labels spread by ")
+    assert warning.endswith(" failed is left out of the scoreboard and the ranks.")
+    page = answer.markdown()
+    assert page.index(warning) < page.index("## Scoreboard")
+    assert "| snow_day | MUNIT, mean | failed (in doubt) | 0 |" in page
+    assert "failed (in doubt)" in str(tables.brief_table_2(cells).rows)
+    assert answer.payload()["cells"][0]["doubts"] == [{"kind": "constant", "said": STILL[0].said}]
+
+
+def test_where_every_network_answers_the_same_nothing_is_ranked() -> None:
+    answer = RoadReplication(Settings(subject="", drive="d", weathers=("w",)), (FAILED,))
+    assert tables.ranking(answer.cells).rows == ()
+    assert {row.ours for row in answer.rows()} == {None}
+
+
+def test_a_doubt_that_leaves_the_counts_their_meaning_is_said_and_ranks_stay() -> None:
+    timid = replace(CELL, doubts=(Doubt(DoubtKind.SCALE, "The answers spread 9 times less than the labels."),))
+    worse = replace(OTHER, doubts=(Doubt(DoubtKind.WORSE_THAN_MEAN, "On unchanged frames the network steers worse than the mean."),))
+    assert [row[1] for row in tables.ranking((timid, worse)).rows] == ["b", "a"]
+    answer = RoadReplication(Settings(subject="", drive="d", weathers=("w",)), (timid, worse))
+    assert answer.facts()[3:] == (
+        "warning: a: The answers spread 9 times less than the labels.",
+        "warning: On unchanged frames b steers worse than the mean.",
+    )
+
+
+@pytest.mark.parametrize(("spread_deg", "kinds"), [(0.0, ["constant"]), (0.05, ["constant"]), (0.2, []), (12.0, []), (None, [])])
+def test_a_cell_of_an_older_version_is_judged_by_its_spread(spread_deg: float | None, kinds: list[str]) -> None:
+    older = json.loads(replace(CELL, spread_deg=spread_deg).to_json())
+    del older["doubts"]
+    assert [doubt.kind.value for doubt in WeatherCell.from_json(json.dumps(older), "x").doubts] == kinds
+    assert WeatherCell.from_json(FAILED.to_json(), "x") == FAILED
 
 
 def test_table_two_has_a_row_a_cell() -> None:

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
-from tactic_toys import toy_campaign, toy_drive
+from tactic_toys import toy_campaign, toy_drive, toy_subject
 
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.kinds.pictures.styles.campaign import TacticSettings
+from skidpad.oracles.doubts import Doubt, DoubtKind
 from skidpad.papers.tactic import paper, replication, tables
 from skidpad.papers.tactic.tables import SearchCell, Searched, kept_cells
 
@@ -167,6 +169,40 @@ def test_the_multiple_is_the_median_of_cells_also_of_an_even_number() -> None:
     cells = [cell({"es": [[0.5, 0.2, ours, 0.0, 0.0, 0.0]], "random-styles": [[0.5, 0.2, 10.0, 0.0, 0.0, 0.0]]}) for ours in (20.0, 40.0)]
     rows = {row.quantity: row for row in tables.scoreboard(cells)}
     assert rows["errors at all bounds, as a multiple of R_c's"].ours == pytest.approx(3.0)
+
+
+def test_a_network_that_always_answers_the_same_is_named_and_counts_in_no_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = toy_subject()
+    with torch.no_grad():
+        for weight in list(subject.module.parameters())[-2:]:
+            weight.zero_()
+    campaign = toy_campaign(toy_drive(8), subject)
+    monkeypatch.setattr(replication.Tactic, "load", staticmethod(lambda settings: replace(campaign, settings=settings)))
+    answer = made(tmp_path)
+    assert DoubtKind.CONSTANT in {doubt.kind for doubt in answer.cells[0].doubts}
+    assert made(tmp_path).cells == answer.cells  # taken from the run that is there
+    text = (tmp_path / "tactic.md").read_text()
+    warning = "warning: toy answers the same on every frame: its answers spread by 0°, while "
+    assert 0 < text.index(warning) < text.index("## Scoreboard")
+    assert "toy is left out of the scoreboard." in text
+    assert "| toy (in doubt) | toy-rain | NBC | (1+1)-ES |" in text
+    assert {row.ours for row in answer.rows()} == {None}
+
+
+def test_the_claims_are_those_of_the_other_subjects() -> None:
+    better = [[0.5 + run / 100, 0.2 + run / 100, 90.0 + run, 50.0 + run, 0.0, 0.0] for run in range(6)]
+    worse = [[0.3 + run / 100, 0.1 + run / 100, 20.0 + run, 10.0 + run, 0.0, 0.0] for run in range(6)]
+    sound = cell({"es": better, "random-styles": worse})
+    still = cell(
+        {"es": worse, "random-styles": better}, subject="chauffeur", doubts=(Doubt(DoubtKind.CONSTANT, "The network answers the same."),)
+    )
+    assert tables.scoreboard([sound, still]) == tables.scoreboard([sound])
+    facts = replication.TacticReplication(SETTINGS, (sound, still)).facts()
+    assert "warning: chauffeur answers the same. chauffeur is left out of the scoreboard." in facts
+    assert SearchCell.from_json(still.to_json(), "here") == still
+    older = json.loads(still.to_json())
+    del older["doubts"]
+    assert SearchCell.from_json(json.dumps(older), "here").doubts == ()
 
 
 def test_tests_stand_beside_the_papers() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite, nan, radians
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from skidpad.core.errors import BadRunError
 from skidpad.core.settings import jsonable
 from skidpad.kinds.pictures.weather.page import road_warnings
 from skidpad.kinds.pictures.weather.summary import BoundCount, RoadSummary
+from skidpad.oracles.doubts import Doubt, doubts_of
+from skidpad.papers.doubts import doubts_from
 from skidpad.statistics.intervals import wilson
 
 if TYPE_CHECKING:
@@ -80,7 +85,8 @@ class WeatherCell:
     """The figures of one subject under one weather; hashes tell whether cells belong into one table.
 
     inconsistent: by error bound. mean_deg: of |mutant - original|. spread_deg, original_rmse_rad: of the answers on the frames
-    as they are. A figure that is not known is None. warnings: what to know before believing the figures.
+    as they are. A figure that is not known is None. warnings: what to know before believing the figures. doubts: what is odd about
+    the answers on the frames as they are.
     """
 
     subject: str
@@ -103,9 +109,10 @@ class WeatherCell:
     original_rmse_rad: float | None
     device: str
     warnings: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
     @classmethod
-    def of(cls, campaign: DeepRoad, summary: RoadSummary) -> Self:
+    def of(cls, campaign: DeepRoad, summary: RoadSummary, doubts: tuple[Doubt, ...]) -> Self:
         """Takes the figures of a run with one weather."""
         ((name, looks),) = campaign.weathers.items()
         card, whole = looks.weather.card, summary.overall
@@ -130,6 +137,7 @@ class WeatherCell:
             original_rmse_rad=jsonable(summary.rmse_rad),
             device=campaign.road.device,
             warnings=road_warnings(campaign),
+            doubts=doubts,
         )
 
     def other_than(self, campaign: DeepRoad) -> tuple[str, ...]:
@@ -160,7 +168,7 @@ class WeatherCell:
 
     def to_json(self) -> str:
         """Writes the cell."""
-        return json.dumps(asdict(self), indent=2, allow_nan=False) + "\n"
+        return json.dumps({**asdict(self), "doubts": jsonable(self.doubts)}, indent=2, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
@@ -168,9 +176,18 @@ class WeatherCell:
         try:
             values: dict[str, Any] = json.loads(text)
             values |= {name: tuple(values.get(name, ())) for name in ("thresholds_deg", "inconsistent", "warnings")}
-            return cls(**values)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            doubts = doubts_from(values) if "doubts" in values else _told_by_spread(values["spread_deg"], values["thresholds_deg"][0])
+            return cls(**{**values, "doubts": doubts})
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise BadRunError(f"{where} is damaged ({error}); remove it, and the replication writes it again") from error
+
+
+def _told_by_spread(spread_deg: float | None, bound_deg: float) -> tuple[Doubt, ...]:
+    """Returns the doubt that a cell of an older version did not keep: whether so small a spread is that of a constant answer."""
+    spread_rad = radians(nan if spread_deg is None else spread_deg)
+    # as many made-up answers as it takes to be judged, that spread as the network's did
+    answers = np.array([-spread_rad, spread_rad] * 4)
+    return doubts_of(answers, np.full(len(answers), nan), radians(bound_deg)) if isfinite(spread_rad) else ()
 
 
 def _style(campaign: DeepRoad) -> str:

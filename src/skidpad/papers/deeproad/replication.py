@@ -18,6 +18,7 @@ from skidpad.kinds.pictures.weather.summary import summarise_road
 from skidpad.page.writing import render_page, write_text_whole
 from skidpad.papers.deeproad import paper
 from skidpad.papers.deeproad.paper import FILE, WeatherCell, kept_cells
+from skidpad.papers.doubts import comparable, doubt_facts, left_out, shown_subject
 from skidpad.papers.scoreboard import (
     Figure,
     Replication,
@@ -28,12 +29,14 @@ from skidpad.papers.scoreboard import (
     run_at,
     stem,
 )
+from skidpad.runs.findings import run_doubts
 
 _UNTOLD = "the paper's frames are not told, see the traps"
 
 
 def scoreboard(cells: Sequence[WeatherCell]) -> tuple[Row, ...]:
     """Returns what can be compared: how many behaviours are inconsistent under each of the paper's weathers, and whether ranks hold."""
+    cells = comparable(cells)
     rows: list[Row] = []
     for theirs in ("snowy", "rainy"):
         ours = [cell for cell in cells if counterpart(cell) == theirs]
@@ -66,7 +69,7 @@ def table_2(cells: Sequence[WeatherCell]) -> Sheet:
             (
                 _named(cell),
                 f"{cell.method.upper()}, {cell.style}",
-                cell.subject,
+                shown_subject(cell),
                 *cell.inconsistent,
                 cell.cases,
                 round(100.0 * first.rate, 1) if cell.cases else None,
@@ -86,7 +89,7 @@ def brief_table_2(cells: Sequence[WeatherCell]) -> Sheet:
     bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
     order = sorted(cells, key=lambda cell: (cell.weather, cell.method, cell.subject))
     rows: list[tuple[Figure, ...]] = [
-        (f"{_named(cell)} ({cell.method.upper()})", cell.subject, *cell.inconsistent, cell.cases) for cell in order
+        (f"{_named(cell)} ({cell.method.upper()})", shown_subject(cell), *cell.inconsistent, cell.cases) for cell in order
     ]
     columns = ("weather", "subject", *(f"{bound:g} deg" for bound in bounds), "frames")
     return Sheet("Table 2: inconsistent behaviours, ours", columns, tuple(rows))
@@ -101,16 +104,18 @@ def paper_table_2() -> Sheet:
 
 
 def ranking(cells: Sequence[WeatherCell]) -> Sheet:
-    """Returns the subjects that were tested under every weather, the most consistent first."""
+    """Returns the subjects that were tested under every weather and whose answers can be compared, the most consistent first."""
+    senseless = left_out(cells)
+    cells = comparable(cells)
     weathers = {(cell.weather, cell.weather_sha256, cell.style) for cell in cells}
     bounds = cells[0].thresholds_deg if cells else paper.THRESHOLDS_DEG
     subjects = dict.fromkeys(cell.subject for cell in cells)
     rows: list[tuple[Figure, ...]] = []
-    left_out: list[str] = []
+    untried: list[str] = []
     for subject in subjects:
         mine = [cell for cell in cells if cell.subject == subject]
         if {(cell.weather, cell.weather_sha256, cell.style) for cell in mine} != weathers:
-            left_out.append(subject)
+            untried.append(subject)
             continue
         cases = sum(cell.cases for cell in mine)
         found = [sum(cell.inconsistent[place] for cell in mine) for place in range(len(bounds))]
@@ -123,8 +128,9 @@ def ranking(cells: Sequence[WeatherCell]) -> Sheet:
         *("rank", "subject", *(f"{bound:g} deg" for bound in bounds), "cases"),
         *(f"share at {bounds[0]:g} deg (%)", "spread (deg)", "mean change / spread"),
     )
-    note = f"Left out, since not every weather was tried on them yet: {', '.join(left_out)}." if left_out else ""
-    return Sheet("Subjects by robustness, the most consistent first", columns, ranked, note)
+    notes = [f"Not ranked: {senseless}."] if senseless else []
+    notes += [f"Left out, since not every weather was tried on them yet: {', '.join(untried)}."] if untried else []
+    return Sheet("Subjects by robustness, the most consistent first", columns, ranked, " ".join(notes))
 
 
 def counterpart(cell: WeatherCell) -> str | None:
@@ -208,6 +214,7 @@ class RoadReplication(Replication):
             f"subjects: {', '.join(subjects)}",
             f"weathers: {', '.join(weathers)}",
             f"drive: {self.cells[0].drive if self.cells else '-'}, {most:,} cases a cell; seed {self.settings.seed}",
+            *doubt_facts(self.cells, "the scoreboard and the ranks"),
             *dict.fromkeys(f"warning: {warning}" for cell in self.cells for warning in cell.warnings),
         )
 
@@ -251,6 +258,6 @@ def _measured(settings: DeepRoadSettings, path: Path, progress: Progress) -> Wea
     run = run_at(path, campaign.road, campaign.start, ("subject", "drive", "weathers"))
     campaign.execute(run, progress)
     write_text_whole(path / "report.html", render_page(deeproad_page(campaign, run)))
-    cell = WeatherCell.of(campaign, summarise_road(run, campaign))
+    cell = WeatherCell.of(campaign, summarise_road(run, campaign), run_doubts(run))
     write_atomically(path / FILE, cell.to_json().encode())
     return cell

@@ -15,6 +15,7 @@ from skidpad.kinds.pictures.styles.campaign import Tactic, TacticSettings
 from skidpad.kinds.pictures.styles.page import tactic_page
 from skidpad.kinds.pictures.styles.summary import summarise
 from skidpad.page.writing import render_page, write_text_whole
+from skidpad.papers.doubts import doubt_facts
 from skidpad.papers.scoreboard import (
     Replication,
     Row,
@@ -26,6 +27,7 @@ from skidpad.papers.scoreboard import (
 )
 from skidpad.papers.tactic import paper, tables
 from skidpad.papers.tactic.tables import FILE, SearchCell, cell_warnings, kept_cells
+from skidpad.runs.findings import run_doubts
 from skidpad.runs.folder import Run
 
 SEARCHES = (tables.ES, tables.RC, tables.RS)
@@ -73,6 +75,7 @@ class TacticReplication(Replication):
             f"weathers: {', '.join(weathers) or '-'}",
             f"drive: {self.cells[0].drive if self.cells else '-'}, {' or '.join(f'{count:,}' for count in scenes) or '-'} scenes",
             f"patience {self.settings.patience}, {races}; seed {self.settings.seed}",
+            *doubt_facts(self.cells, "the scoreboard"),
             *dict.fromkeys(f"warning: {warning}" for cell in self.cells for warning in cell.warnings),
             *filter(None, [tables.few_repeats(self.cells)]),
         ]
@@ -149,7 +152,7 @@ def _measured(settings: TacticSettings, path: Path, clock: Deadline, progress: P
         if not clock.is_over:
             raise
     summary = summarise(campaign, run)
-    cell = SearchCell.of(campaign, summary, run.manifest.device)
+    cell = SearchCell.of(campaign, summary, run.manifest.device, run_doubts(run))
     if summary.repeats:
         write_text_whole(path / "report.html", render_page(tactic_page(campaign, run)))
         write_atomically(path / FILE, cell.to_json().encode())
@@ -163,5 +166,5 @@ def _kept(campaign: Tactic, run: Run, file: Path) -> SearchCell | None:
         return None
     cell = SearchCell.from_json(file.read_text(encoding="utf-8"), str(file))
     counts = {each.search: len(each.values) for each in cell.searches}
-    cell = replace(cell, warnings=cell_warnings(campaign))
+    cell = replace(cell, warnings=cell_warnings(campaign), doubts=run_doubts(run))
     return cell if cell.hashes == campaign.hashes and counts == dict.fromkeys(settings.searches, settings.repeats) else None

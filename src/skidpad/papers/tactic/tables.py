@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from skidpad.core.errors import BadRunError
+from skidpad.core.settings import jsonable
 from skidpad.kinds.pictures.styles.summary import ALPHA, FAILED, Compared, TacticSummary, compared
 from skidpad.kinds.pictures.weather.page import weather_warnings
+from skidpad.oracles.doubts import Doubt
+from skidpad.papers.doubts import comparable, doubts_from, shown_subject
 from skidpad.papers.scoreboard import Figure, Row, Sheet
 from skidpad.papers.tactic import paper
 
@@ -50,7 +53,10 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class SearchCell:
-    """The figures of one cell; scenes: of one condition. warnings: what to know before believing the figures."""
+    """The figures of one cell; scenes: of one condition. warnings: what to know before believing the figures.
+
+    doubts: what is odd about the answers on the scenes as they are.
+    """
 
     subject: str
     subject_sha256: str
@@ -68,9 +74,10 @@ class SearchCell:
     searches: tuple[Searched, ...]
     device: str
     warnings: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
     @classmethod
-    def of(cls, campaign: Tactic, summary: TacticSummary, device: str) -> Self:
+    def of(cls, campaign: Tactic, summary: TacticSummary, device: str, doubts: tuple[Doubt, ...]) -> Self:
         """Takes the figures of a run that was begun on a device; who puts tables together may have another."""
         s = campaign.settings
         scenes = max((each.scenes for repeat in summary.repeats for each in repeat.conditions), default=0)
@@ -91,6 +98,7 @@ class SearchCell:
             searches=tuple(_searched(summary, search) for search in summary.searches),
             device=device,
             warnings=cell_warnings(campaign),
+            doubts=doubts,
         )
 
     @property
@@ -100,7 +108,7 @@ class SearchCell:
 
     def to_json(self) -> str:
         """Writes the cell."""
-        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+        return json.dumps({**asdict(self), "doubts": jsonable(self.doubts)}, indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
@@ -111,7 +119,7 @@ class SearchCell:
                 Searched(**{**each, "values": tuple(map(tuple, each["values"])), "one": tuple(each["one"])}) for each in values["searches"]
             )
             lists = {name: tuple(values.get(name, ())) for name in ("bounds_deg", "metrics", "warnings")}
-            return cls(**{**values, **lists, "searches": searches})
+            return cls(**{**values, **lists, "searches": searches, "doubts": doubts_from(values)})
         except (ValueError, KeyError, TypeError) as error:
             raise BadRunError(f"{where} is damaged ({error}); remove it and replicate again") from error
 
@@ -176,7 +184,9 @@ def means(cells: Sequence[SearchCell]) -> Sheet:
             errors = [f"{value:,.1f} ({100 * value / looked:.1f} %)" for value in average[2:]]
             coverage = [100.0 * value for value in average[:2]]
             name = _NAMES.get(each.search, each.search)
-            rows.append((cell.subject, cell.weather, cell.criterion.upper(), name, len(each.values), cell.scenes, *coverage, *errors))
+            rows.append(
+                (shown_subject(cell), cell.weather, cell.criterion.upper(), name, len(each.values), cell.scenes, *coverage, *errors)
+            )
     bounds = cells[0].metrics[2:] if cells else paper.METRICS[2:]
     columns = ("subject", "weather", "guided by", "search", "repeats", "scenes", "KMNC %", "NBC %", *bounds)
     note = "Coverage and errors of all conditions of a repeat together, mean over repeats; in brackets the share of scenes looked at."
@@ -207,7 +217,7 @@ def one_condition(cells: Sequence[SearchCell]) -> Sheet:
         if each is not None:
             coverage = [100.0 * value for value in each.one[:2]]
             errors = [f"{value:,.1f} ({100 * value / cell.scenes:.1f} %)" for value in each.one[2:]]
-            rows.append((cell.subject, cell.weather, cell.criterion.upper(), *coverage, *errors, each.tries, each.seconds))
+            rows.append((shown_subject(cell), cell.weather, cell.criterion.upper(), *coverage, *errors, each.tries, each.seconds))
     columns = ("subject", "weather", "guided by", "KMNC %", "NBC %", *paper.METRICS[2:], "tries", "seconds")
     return Sheet("One condition, as in Tables 11 and 12", columns, tuple(rows), "Beside `skidpad replicate deeproad`, which has one look.")
 
@@ -219,7 +229,16 @@ def tests(cells: Sequence[SearchCell], other: str) -> Sheet:
         for test in cell.compare(ES, other):
             printed = _printed(cell, other, test.metric)
             rows.append(
-                (cell.subject, cell.weather, cell.criterion.upper(), test.metric, test.mean, test.other_mean, *_words(test), *printed)
+                (
+                    shown_subject(cell),
+                    cell.weather,
+                    cell.criterion.upper(),
+                    test.metric,
+                    test.mean,
+                    test.other_mean,
+                    *_words(test),
+                    *printed,
+                )
             )
     name = _NAMES[other]
     columns = ("subject", "weather", "guided by", "metric", "ES", name, "p", "A12", "paper's p", "paper's A12")
@@ -232,7 +251,8 @@ def tests(cells: Sequence[SearchCell], other: str) -> Sheet:
 
 
 def scoreboard(cells: Sequence[SearchCell]) -> tuple[Row, ...]:
-    """What the paper claims, and in how many of our tests it holds."""
+    """What the paper claims, and in how many of our tests it holds; tests of subjects whose answers make no sense do not count."""
+    cells = comparable(cells)
     rows: list[Row] = []
     for other, number in ((RC, "4.2"), (RS, "4.4")):
         claim, covered = paper_shares(other)
@@ -277,7 +297,7 @@ def counterpart(cell: SearchCell) -> str | None:
 
 def few_repeats(cells: Sequence[SearchCell]) -> str:
     """Says that no test of any cell can be significant, where that is so; empty otherwise."""
-    pairs = [(cell, other) for cell in cells for other in (RC, RS) if cell.compare(ES, other)]
+    pairs = [(cell, other) for cell in comparable(cells) for other in (RC, RS) if cell.compare(ES, other)]
     return f"{_FEW}: what is significant is a dash" if pairs and not any(_can_be_significant(*pair) for pair in pairs) else ""
 
 

@@ -68,7 +68,7 @@ def repair(
         str, typer.Option(help="Mutants per clean picture in training; each of --ways is tried with each of these.")
     ] = "1,3",
     learning_rates: Annotated[
-        str, typer.Option(help="Learning rates to try, as 1e-3,3e-4: each of --ways and --strengths with each of these.")
+        str, typer.Option(help="Learning rates to try, as 1e-3,3e-4; every way and strength is trained with each.")
     ] = "",
     train_share: Annotated[
         float | None,

@@ -53,7 +53,7 @@ def repair_page(outcome: Outcome) -> Page:
             "A failure is a mutant that the referee keeps and that breaks the relation.",
             "Frames that the first network gets wrong as they are count for no network.",
             "The control is trained from the same weights for as many steps without mutants. With best epoch 0 it is the first network.",
-            *((_BOTH_WAYS,) if outcome.settings.mirror_choice else ()),
+            *((_MIRROR_CHOICE,) if outcome.settings.mirror_choice else ()),
             *(() if outcome.rows else ("Nothing was judged, since nothing is recommended.",)),
             "Intervals are Student's t over seeds, 95 %; one seed, or seeds with equal figures, give none.",
         ),
@@ -78,7 +78,7 @@ _PICTURES = (
     "first. The table above counts them all."
 )
 
-_BOTH_WAYS = "Where candidates are chosen, clean error and response are those on the stretch and on its mirror image together."
+_MIRROR_CHOICE = "Where candidates are chosen, clean error and response are those on the stretch and on its mirror image together."
 
 _LEGEND = (("original", "as on the unchanged frame"), ("mutant", "before the repair"), ("repaired", "repaired"), ("label", "human"))
 

@@ -87,8 +87,8 @@ class SearchSettings:
     families: conditions that may be trained on; empty: the run's. unseen: groups or conditions that no training sees. judged: conditions
     that judge; empty: all, seen or not. weathers: learned ones that judge. train_weathers: learned ones that are trained on, and do not
     judge. train_share: of the drive by time; the last validation_share of that chooses, the rest of the drive judges. ways, strengths: each
-    way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture. learning_rates: where there
-    are some, each of those is a candidate with each of these, and learning_rate is not used. pictures: mutants of the pool, about.
+    way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture. learning_rates: if
+    given, every way and strength is trained with each of them, instead of with learning_rate. pictures: mutants of the pool, about.
     judged_frames: frames under each severity that judges. mirror_choice: whether the stretch that chooses has its mirror image beside it,
     for clean error and response; needs mirror. most_cost: the share by which the clean error may rise. seeds: how often the recommended one
     and the control are trained. half: see `TrainingSettings`.

@@ -93,15 +93,6 @@ def test_one_picture_is_judged_as_it_is_among_others_and_pairs_must_match(road: 
         judge(road, road[:2])
 
 
-def test_beside_a_device_threads_judge_parts_and_every_word_keeps_its_place(road: NumpyFrames, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skidpad.referee.verdict._PART", 1)
-    changed = np.stack([road[0], road[1] * 0, road[2], np.full_like(road[3], 128)])
-    here, there = judge(road, changed), judge(road, changed, device="cpu:0")  # the CPU by a name that is asked as a device is
-    assert there.reasons == here.reasons == (Reason.SAME_SCENE, Reason.BLANK) * 2
-    np.testing.assert_allclose(there.overlap, here.overlap, atol=1e-6)
-    np.testing.assert_allclose(there.likeness, here.likeness, atol=1e-4)
-
-
 def test_the_command_says_its_word_and_draws_both_roads(road: NumpyFrames, tmp_path: Path) -> None:
     files = [str(write_image(tmp_path / f"{name}.png", frame)) for name, frame in (("a", road[0]), ("b", road[0] // 2), ("c", road[0] * 0))]
     ask = ["referee", files[0]]

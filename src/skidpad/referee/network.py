@@ -3,7 +3,7 @@
 The network works on 192 x 128 pixels whatever the picture's size and shape, and begins with a stride, so that a picture costs a CPU
 about ten milliseconds. `road.safetensors` was taught by `skidpad referee --train` on comma10k (MIT); `road.training.json` says how, and
 how well it does. Roads that it saw are remembered. Edges are compared by place and direction: weather changes light, colour and contrast,
-but moves none. A search asks for both on the device, by `QuickReferee`.
+but moves none. A search asks for both on the device, by `QuickReferee`; `on_device.py` asks all that `verdict.py` does there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REMEMBERED = 16384
 STEADY_OVERLAP = 0.9
 """Of the drivable area of an original with that of the same picture at 0.7 EV more. Where so little light changes what the network
 sees, as between hard shadows of trees, its word alone loses no road: the edges must have changed as well."""
-_BRIGHTER = np.clip(np.rint(255.0 * ((np.arange(256) / 255.0) ** 2.2 * 2.0**0.7) ** (1 / 2.2)), 0, 255).astype(np.uint8)
+BRIGHTER = np.clip(np.rint(255.0 * ((np.arange(256) / 255.0) ** 2.2 * 2.0**0.7) ** (1 / 2.2)), 0, 255).astype(np.uint8)
 """What 0.7 EV more makes of a level."""
 
 
@@ -150,7 +150,8 @@ def _small(frames: torch.Tensor) -> torch.Tensor:
 _LOADING = Lock()
 
 
-def _road_net(device: str) -> RoadNet:
+def road_net(device: str) -> RoadNet:
+    """Returns the bundled network on a device, loaded once."""
     with _LOADING:  # threads that judge together ask for it at the same time
         return _loaded(device)
 
@@ -173,14 +174,14 @@ class _Memory:
     """The roads of the originals that were looked at last; safe in threads."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], _Road] = OrderedDict()
+        self._kept: OrderedDict[str, _Road] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: tuple[str, str]) -> _Road | None:
+    def get(self, key: str) -> _Road | None:
         with self._lock:
             return self._kept.get(key)
 
-    def put(self, key: tuple[str, str], road: _Road) -> None:
+    def put(self, key: str, road: _Road) -> None:
         with self._lock:
             self._kept[key] = road
             while len(self._kept) > _REMEMBERED:
@@ -196,19 +197,19 @@ def drivable(frames: Frames, device: str = "cpu") -> BoolArray:
 
 
 def _classes(frames: Frames, device: str) -> NumpyFrames:
-    network, pictures = _road_net(device), as_numpy(frames)
+    network, pictures = road_net(device), as_numpy(frames)
     parts = [segmented(network, pictures[first : first + _BATCH]) for first in range(0, len(pictures), _BATCH)]
     return np.concatenate(parts) if parts else np.zeros((0, HEIGHT_PX, WIDTH_PX), np.uint8)
 
 
-def remembered_roads(frames: NumpyFrames, device: str) -> tuple[BoolArray, BoolArray, BoolArray]:
+def remembered_roads(frames: NumpyFrames) -> tuple[BoolArray, BoolArray, BoolArray]:
     """Returns the drivable areas of originals and their own cars, each looked at once, and which of them are steady, (N,)."""
-    keys = [(device, pixel_hash(frame)) for frame in frames]
+    keys = [pixel_hash(frame) for frame in frames]
     found = {key: road for key in keys if (road := _memory.get(key)) is not None}
     new = {key: place for place, key in enumerate(keys) if key not in found}
     if new:
         unknown = frames[list(new.values())]
-        seen, lit = _classes(unknown, device), drivable(_BRIGHTER[unknown], device)
+        seen, lit = _classes(unknown, "cpu"), drivable(BRIGHTER[unknown])
         steady = overlap_of(seen <= Class.MARKING, lit) >= STEADY_OVERLAP
         for key, classes, is_steady in zip(new, seen, steady.tolist(), strict=True):
             bits, own_bits = (np.packbits(area).tobytes() for area in (classes <= Class.MARKING, classes == Class.OWN_CAR))
@@ -246,31 +247,34 @@ _LEAST_ENERGY, _LEAST_BLOCKS = 0.05, 6
 """Squared strength of the edges of a block that has any, and how many such blocks it takes."""
 
 
-def edges_kept(
-    before: NumpyFrames, after: NumpyFrames, own_cars: BoolArray, device: str
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def edges_kept(before: NumpyFrames, after: NumpyFrames, own_cars: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Compares the edges of N pictures with those of their originals, uint8 (N, height, width, 3); four figures, (N,) each.
 
     They are the likeness in the part (left, right or lower half) that is least so; how much more one half mirrors the other than it did,
     where it is its very mirror; the likeness of most blocks; and how much more these are like the mirrored original. own_cars: where the
     own car is, (N, H, W), which says nothing.
     """
-    greys = [grey_levels(frames) for frames in (before, after)]
+    there, here = (torch.from_numpy(grey_levels(frames)) for frames in (before, after))
+    likeness, mirrored, places, flipped = (each.numpy() for each in edges_compared(there, here, torch.from_numpy(own_cars)))
+    return likeness, mirrored, places, flipped
+
+
+def edges_compared(
+    before: torch.Tensor, after: torch.Tensor, own_cars: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns what `edges_kept` does of grey levels, (N, EDGES_PX, EDGES_PX) float32, and leaves it on their device; (N,) float64 each."""
     with torch.inference_mode():
-        there = [torch.from_numpy(grey).to(device) for grey in greys]
+        there = (before, after)
         fields = [[edges(averaged(grey, scale)) for grey in there] for scale in _SCALES]
         found = torch.stack([_edges_alike(one[0], other[0]) for one, other in fields]).mean(dim=0)
         (_, straight), (_, now) = fields[-1]
-        flipped = edges(averaged(there[0].flip(-1), _SCALES[-1]))[1]
-        own = torch.from_numpy(own_cars).to(device)
-        places = _median_alike(straight, now, own)
-        gap = _median_alike(flipped, now, own | own.flip(-1)) - places
-        was, is_now = (np.asarray(_symmetry(grey).double().cpu().numpy(), np.float64) for grey in there)
-    likeness = np.asarray(found.amin(dim=0).double().cpu().numpy(), np.float64)
-    # where hardly a block has edges, nothing is told
-    nothing = torch.isnan(gap)
-    alike, more = (np.asarray(torch.where(nothing, value, each).double().cpu()) for value, each in ((1.0, places), (0.0, gap)))
-    return likeness, np.where(is_now >= 0.95, is_now - was, 0.0), alike, more
+        flipped = edges(averaged(before.flip(-1), _SCALES[-1]))[1]
+        places = _median_alike(straight, now, own_cars)
+        gap = _median_alike(flipped, now, own_cars | own_cars.flip(-1)) - places
+        was, is_now = (_symmetry(grey).double() for grey in there)
+        # where hardly a block has edges, nothing is told
+        alike, more = (torch.where(torch.isnan(gap), value, each).double() for value, each in ((1.0, places), (0.0, gap)))
+        return found.amin(dim=0).double(), torch.where(is_now >= 0.95, is_now - was, 0.0), alike, more
 
 
 def _median_alike(one: torch.Tensor, other: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

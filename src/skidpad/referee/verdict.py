@@ -8,12 +8,9 @@ from the network that a person still sees. Plain counting finds what no camera t
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 
 import cv2
 import numpy as np
@@ -42,7 +39,9 @@ _TINTED = 0.12
 """How much greener, as a part of its light, the road alone may become; grass is more."""
 _FLIPPED = 0.1
 """How much more the edges are like those of the mirrored original than like its own."""
-_BAND_ROWS = 4
+BAND_ROWS = 4
+BLANK_SIZE_PX = (96, 64)
+"""Width and height at which a picture's light is asked whether it varies."""
 _BLANK_LEVELS = 4.0
 """Grey levels by which a picture with something in it varies."""
 _MOST_CLIPPED = 0.85
@@ -50,17 +49,18 @@ _MOST_CLIPPED = 0.85
 _BURNT, _PALE = 0.5, 0.25
 """Share of the road's pixels that became pure white: from the first on the road is gone, from the second on it may be. One stop more
 light on a sunlit road makes 0.11 of it white. Black is no sign: the road of a night may be."""
-_WHITE = 252.0
+WHITE = 252.0
 """Level of every channel of a pixel that shows nothing any more."""
 _AN_END = ((np.arange(256) <= 1) | (np.arange(256) >= 254)).astype(np.uint8)
 """Which levels are pure black or pure white."""
-_DARK = 40.0
+DARK = 40.0
 """Grey levels of a border; what is lighter and reaches down no further than the upper half may be the sky."""
 
-_LEAST_BORDER = 0.004
+LEAST_BORDER = 0.004
 """Share of the picture that an even-coloured corner must have to be a border."""
-_PART, _MOST_JUDGES = 16, 12
-"""Pictures that one thread judges at a time beside a GPU, and how many threads there are; more wait for each other's turn."""
+BORDER_SPREAD, BORDER_EVEN, BORDER_CHANGED = 2, 0.9, 16.0
+"""Levels by which a border's colours may differ, since a compressed one is not quite even; the share of its commonest light; grey levels by
+which it differs from what was there."""
 _MIRRORED = 0.1
 """How much more a half is like the mirrored other half than it was; asked where it is its very mirror."""
 
@@ -135,32 +135,25 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
         raise BadParametersError(f"each changed picture needs its original; got {len(reference)} originals and {len(changed)} pictures")
     if not len(changed):
         return Verdicts((), np.zeros(0), np.zeros(0))
+    if device != "cpu":
+        from skidpad.referee.on_device import SeenOriginals  # noqa: PLC0415  torch, as below
+
+        return SeenOriginals(reference, device, pixel_map, views).judge(changed)
     if views > 1:
-        return _of_all(judge(split_views(reference, views), split_views(changed, views), pixel_map, device), views)
-    if device != "cpu" and len(changed) > _PART:
-        parts = [slice(start, start + _PART) for start in range(0, len(changed), _PART)]
-        return _together(_judges().map(lambda part: judge(reference[part], changed[part], pixel_map, device), parts))
+        return of_all(judge(split_views(reference, views), split_views(changed, views), pixel_map), views)
     # torch is for those who ask the referee, not for those who read its words
     from skidpad.referee.network import drivable, edges_kept, overlap_of, remembered_roads  # noqa: PLC0415
 
     before, after = as_numpy(reference), as_numpy(changed)
-    roads, own_cars, steady = remembered_roads(before, device)
-    height, width = roads.shape[1:]
-    seen = np.ones((height, width), np.bool_)
+    roads, own_cars, steady = remembered_roads(before)
+    seen = np.ones(roads.shape[1:], np.bool_)
     if pixel_map is not None:
-        size = before.shape[2], before.shape[1]
-        before = np.stack([_moved(frame, pixel_map, size) for frame in before])
-        scale = np.diag([width / size[0], height / size[1], 1.0])
-        small = scale @ pixel_map @ np.linalg.inv(scale)
-        roads, own_cars = (
-            np.stack([_moved(each.astype(np.uint8), small, (width, height)) > 0 for each in areas]) for areas in (roads, own_cars)
-        )
-        seen = _moved(np.ones((height, width), np.uint8), small, (width, height)) > 0
-    overlap = overlap_of(roads & seen, drivable(after, device) & seen)
-    edges_said = edges_kept(before, after, own_cars, device)
+        before, roads, own_cars, seen = moved(before, roads, own_cars, pixel_map)
+    overlap = overlap_of(roads & seen, drivable(after) & seen)
+    edges_said = edges_kept(before, after, own_cars)
     same_road, tint, burnt = _road_kept(before, after, roads & seen)
     enough = np.mean(roads & seen, axis=(1, 2)) >= LEAST_ROAD
-    looks = (_Look(*each) for each in zip(steady, overlap, *edges_said, same_road, tint, burnt, strict=True))
+    looks = (Look(*each) for each in zip(steady, overlap, *edges_said, same_road, tint, burnt, strict=True))
     found = [
         _reason(one, other, look) if has_road else Reason.NO_ROAD
         for one, other, has_road, look in zip(before, after, enough, looks, strict=True)
@@ -168,21 +161,7 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
     return Verdicts(tuple(found), np.where(enough, overlap, np.nan), edges_said[0])
 
 
-@cache
-def _judges() -> ThreadPoolExecutor:
-    """Threads that judge beside a GPU, which would wait: counting pixels takes a core four milliseconds a picture."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ThreadPoolExecutor(min(_MOST_JUDGES, cores), "skidpad-referee")
-
-
-def _together(parts: Iterable[Verdicts]) -> Verdicts:
-    """Puts verdicts one after the other."""
-    each = list(parts)
-    reasons = tuple(reason for some in each for reason in some.reasons)
-    return Verdicts(reasons, np.concatenate([some.overlap for some in each]), np.concatenate([some.likeness for some in each]))
-
-
-def _of_all(each: Verdicts, views: int) -> Verdicts:
+def of_all(each: Verdicts, views: int) -> Verdicts:
     """Brings the words on the cameras of each frame together; one that sees no road says nothing where another sees it."""
     overlap, likeness = (np.fmin.reduce(values.reshape(-1, views), axis=1) for values in (each.overlap, each.likeness))
     reasons: list[Reason] = []
@@ -192,12 +171,26 @@ def _of_all(each: Verdicts, views: int) -> Verdicts:
     return Verdicts(tuple(reasons), overlap, likeness)
 
 
+def moved(
+    frames: NumpyFrames, roads: BoolArray, own_cars: BoolArray, pixel_map: FloatArray
+) -> tuple[NumpyFrames, BoolArray, BoolArray, BoolArray]:
+    """Returns originals, their roads and own cars as a moved camera shows them, and where it shows anything of them, (height, width)."""
+    size, (height, width) = (frames.shape[2], frames.shape[1]), roads.shape[1:]
+    scale = np.diag([width / size[0], height / size[1], 1.0])
+    small = scale @ pixel_map @ np.linalg.inv(scale)
+    before = np.stack([_moved(frame, pixel_map, size) for frame in frames])
+    roads, own_cars = (
+        np.stack([_moved(each.astype(np.uint8), small, (width, height)) > 0 for each in areas]) for areas in (roads, own_cars)
+    )
+    return before, roads, own_cars, _moved(np.ones((height, width), np.uint8), small, (width, height)) > 0
+
+
 def _moved(picture: NumpyFrames, pixel_map: FloatArray, size: tuple[int, int]) -> NumpyFrames:
     return np.asarray(cv2.warpPerspective(picture, pixel_map, size, flags=cv2.INTER_LINEAR), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
     """What is known of a pair. likeness: of the edges, in the part that is least so. mirrored: how much more one half mirrors the other.
 
     places: the likeness of most blocks. flipped: how much more they are like the mirrored original. same_road: see SAME_ROAD. tint: how
@@ -231,12 +224,23 @@ class _Look:
         return self.overlap < LEAST_OVERLAP and not self.is_this_road and (self.is_steady or painted or abs(self.tint) >= 2.0 * _TINTED)
 
 
-def _reason(before: NumpyFrames, after: NumpyFrames, look: _Look) -> Reason:
-    if float(np.asarray(cv2.resize(after, (96, 64), interpolation=cv2.INTER_AREA)).mean(axis=2).std()) < _BLANK_LEVELS:
+def _reason(before: NumpyFrames, after: NumpyFrames, look: Look) -> Reason:
+    variation = float(np.asarray(cv2.resize(after, BLANK_SIZE_PX, interpolation=cv2.INTER_AREA)).mean(axis=2).std())
+    return reason_of(look, variation, lambda: has_border(before, after), lambda: is_clipped_more(_clipped(after), lambda: _clipped(before)))
+
+
+def is_clipped_more(now: float, was: Callable[[], float]) -> bool:
+    """Tells whether too much of the lower half is pure black or pure white, given its share now and in the original."""
+    return now > _MOST_CLIPPED and now > was() + 0.2
+
+
+def reason_of(look: Look, variation: float, is_cut_off: Callable[[], bool], is_clipped: Callable[[], bool]) -> Reason:
+    """Returns what a pair with a road comes to; variation: of the changed picture's light, in grey levels."""
+    if variation < _BLANK_LEVELS:
         return Reason.BLANK
     asked: dict[Reason, Callable[[], bool | np.bool_]] = {
-        Reason.BORDER: lambda: _has_border(before, after),
-        Reason.CLIPPED: lambda: (clipped := _clipped(after)) > _MOST_CLIPPED and clipped > _clipped(before) + 0.2,
+        Reason.BORDER: is_cut_off,
+        Reason.CLIPPED: is_clipped,
         Reason.ROAD_BURNT: lambda: look.burnt > _BURNT,
         Reason.MIRRORED: lambda: look.mirrored > _MIRRORED,
         Reason.FLIPPED: lambda: look.flipped > _FLIPPED,
@@ -257,15 +261,29 @@ def _clipped(frame: NumpyFrames) -> float:
     return float(np.mean(cv2.min(cv2.min(red, green), blue)))
 
 
-def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
+def has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
     """Tells whether a corner of the changed picture is cut off: one even colour with a hard edge, which light alone does not explain."""
-    return any(_is_cut_off(before, after, region) for spread in (0, 2) for region in _corners(after, spread))
+    lights: list[NDArray[np.int32]] = []
+
+    def light() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        if not lights:  # few pictures have a corner for which it is needed
+            size = after.shape[1], after.shape[0]
+            was = before if before.shape == after.shape else np.asarray(cv2.resize(before, size, interpolation=cv2.INTER_AREA), np.uint8)
+            lights.extend(_light(each) for each in (was, after))
+        return lights[0], lights[1]
+
+    return any(_is_cut_off(light, region) for spread in (0, BORDER_SPREAD) for region in _corners(after, spread))
+
+
+def _light(frame: NumpyFrames) -> NDArray[np.int32]:
+    """Returns the sum of the channels, (height, width)."""
+    return np.asarray(cv2.transform(frame.astype(np.float32), np.ones((1, 3), np.float32)), np.int32)
 
 
 def _corners(frame: NumpyFrames, spread: int) -> Iterator[NumpyFrames]:
     """Yields, for each corner that no other reaches, 1 where its colour reaches within `spread` levels, (height, width).
 
-    A compressed border is not quite even, hence the spread. Corners are apart, since an even sky must not be blamed for a dark road.
+    Corners are apart, since an even sky must not be blamed for a dark road.
     """
     height, width = frame.shape[:2]
     known = np.zeros((height + 2, width + 2), np.uint8)
@@ -279,43 +297,49 @@ def _corners(frame: NumpyFrames, spread: int) -> Iterator[NumpyFrames]:
         yield found[1:-1, 1:-1]
 
 
-def _is_cut_off(before: NumpyFrames, after: NumpyFrames, found: NumpyFrames) -> bool:
+def _is_cut_off(light: Callable[[], tuple[NDArray[np.int32], NDArray[np.int32]]], found: NumpyFrames) -> bool:
+    """Tells whether a region, 1 in (height, width), is a border; light: returns the sums of the channels of both pictures."""
     height, width = found.shape
-    least = int(_LEAST_BORDER * height * width)
+    least = int(LEAST_BORDER * height * width)
     border = found > 0
-    if np.count_nonzero(border) < least or border.all() or _evenness(after[border]) < 0.9:
+    if np.count_nonzero(border) < least or border.all():
         return False
-    ring = (cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0) & ~border
-    levels_now = after.mean(axis=2)
-    was = before if before.shape == after.shape else np.asarray(cv2.resize(before, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+    sums_was, sums = light()
+    if _evenness(sums[border]) < BORDER_EVEN:
+        return False
+    was, now = sums_was / 3.0, sums / 3.0
+    changed = border & (np.abs(was - now) > BORDER_CHANGED)
+    if np.count_nonzero(changed) < least:
+        return False
     # What was as light elsewhere tells what light alone would make of the corner: a dark sky is dark everywhere.
-    levels = (was.mean(axis=2) / 8.0).astype(np.int64)
+    levels = sums_was // 24
     count = np.bincount(levels[~border], minlength=32)
-    expected = np.bincount(levels[~border], levels_now[~border], minlength=32) / np.maximum(count, 1)
-    explained = np.where(count[levels] > 20, np.abs(expected[levels] - levels_now), 0.0) < 16.0
-    unexplained = border & ~explained & (np.abs(was.mean(axis=2) - levels_now) > 16.0)
+    expected = np.bincount(levels[~border], now[~border], minlength=32) / np.maximum(count, 1)
+    explained = np.where(count[levels] > 20, np.abs(expected[levels] - now), 0.0) < 16.0
+    unexplained = changed & ~explained
     if np.count_nonzero(unexplained) < least:
         return False
-    if levels_now[border].mean() > _DARK and not unexplained[height // 2 :].any():
+    if now[border].mean() > DARK and not unexplained[height // 2 :].any():
         return False  # an even sky, grey in rain or white in the sun
+    ring = (cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0) & ~border
     near = ring & (cv2.dilate(unexplained.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0)
-    return bool(near.any()) and float(np.median(np.abs(levels_now[near] - levels_now[border].mean()))) > 12.0
+    return bool(near.any()) and float(np.median(np.abs(now[near] - now[border].mean()))) > 12.0
 
 
-def _evenness(pixels: NumpyFrames) -> float:
-    """Returns the share of the commonest light among pixels, (N, 3)."""
-    return float(np.bincount(pixels.sum(axis=1, dtype=np.int64)).max() / len(pixels))
+def _evenness(sums: NDArray[np.int32]) -> float:
+    """Returns the share of the commonest light among pixels, (N,)."""
+    return float(np.bincount(sums).max() / len(sums))
 
 
 def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns same_road, tint and burnt of `_Look`, (N,) each; the first is the correlation of the road's light in bands of rows.
+    """Returns same_road, tint and burnt of `Look`, (N,) each; the first is the correlation of the road's light in bands of rows.
 
     A band weighs by how much it varies in the changed picture: what fog has hidden says nothing. The road's edges belong to it.
     """
     around = np.stack([cv2.dilate(road.astype(np.uint8), np.ones((7, 7), np.uint8)) for road in roads]) > 0
     pictures = [np.stack([_smooth(frame, roads.shape[2], roads.shape[1]) for frame in frames]) for frames in (before, after)]
     height, width = roads.shape[1:]
-    bands = (len(before), height // _BAND_ROWS, _BAND_ROWS * width)
+    bands = (len(before), height // BAND_ROWS, BAND_ROWS * width)
     inside = around.reshape(bands).astype(np.float32)
     count = np.maximum(inside.sum(axis=2), 1.0)
     one, other = (picture.mean(axis=1).reshape(bands) for picture in pictures)
@@ -327,7 +351,7 @@ def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tup
     green = [picture[:, 1] - 0.5 * (picture[:, 0] + picture[:, 2]) for picture in pictures]
     change = green[1] - green[0]
     greener = _mean_in(change, roads) - _mean_in(change, ~around)
-    was_white, is_white = (_mean_in(np.float32(1.0) * (picture.min(axis=1) >= _WHITE), roads) for picture in pictures)
+    was_white, is_white = (_mean_in(np.float32(1.0) * (picture.min(axis=1) >= WHITE), roads) for picture in pictures)
     return same.astype(np.float64), greener / (_mean_in(pictures[1].mean(axis=1), roads) + 8.0), is_white - was_white
 
 

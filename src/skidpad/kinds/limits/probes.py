@@ -268,7 +268,7 @@ class ProbeWork:
         self._campaign = campaign
         self._originals = originals
         pixels = int(np.prod(campaign.drive.frame_shape)) * max(CHUNK_FRAMES, 2 * campaign.subject.lead)
-        self._read = LastRead(max(2, _KEPT_BYTES // pixels))
+        self._read: LastRead[tuple[FrameBatch, Frames]] = LastRead(max(2, _KEPT_BYTES // pixels))
 
     @cached_property
     def _relation(self) -> Relation:

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from skidpad.kinds.pictures.judging import Words
     from skidpad.kinds.shards import Shards
     from skidpad.oracles.relations import Relation
+    from skidpad.referee.on_device import SeenOriginals
     from skidpad.runs.workers.protocol import Crew, Work, Workers
     from skidpad.subjects.base import Observation, Subject
 
@@ -266,19 +267,32 @@ class DeepTest:
         moved = [recipe.moved_rad(values, self.stimuli) for values in (original, answers.label)]
         return replace(answers, original=moved[0], label=moved[1])
 
-    def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray) -> Words | None:
-        """Returns the referee for mutants of frames (N, height, width, 3) under a recipe; None where it is not asked."""
+    def words(self, frames: NumpyFrames, recipe: Recipe, times_s: FloatArray, seen: SeenOriginals | None = None) -> Words | None:
+        """Returns the referee for mutants of frames (N, height, width, 3) under a recipe; None where it is not asked.
+
+        seen: the frames on the campaign's device, where the referee looks at them once for all recipes.
+        """
         if not kinds.asks_referee(self.settings.referee) or recipe.shows_past(self.stimuli):
             return None
 
-        def words(places: IntArray, mutants: NumpyFrames) -> Verdicts:
+        def words(places: IntArray, mutants: Frames) -> Verdicts:
+            if seen is not None and not recipe.moves_camera(self.stimuli):
+                return seen.judge(mutants, places)
             shown, pixel_map = frames[places], None
             if recipe.moves_camera(self.stimuli):
                 shown = as_numpy(recipe.reference(shown, self.stimuli, captured(self.drive, times_s[places])))
                 pixel_map = recipe.pixel_map(self.stimuli, Camera.guess(frames.shape[1], frames.shape[2] // self.drive.views))
-            return judge(shown, mutants, pixel_map, self.settings.device, self.drive.views)
+            return judge(shown, mutants[places], pixel_map, self.settings.device, self.drive.views)
 
         return words
+
+    def seen(self, frames: Frames) -> SeenOriginals | None:
+        """Returns what the referee sees in frames on the campaign's device; None where it is not asked there."""
+        if self.settings.device == "cpu" or not kinds.asks_referee(self.settings.referee):
+            return None
+        from skidpad.referee.on_device import SeenOriginals  # noqa: PLC0415  its network is for those who ask it
+
+        return SeenOriginals(frames, self.settings.device, views=self.drive.views)
 
     def blank_tracker(self, profile: Profile | None, device: str = "") -> CoverageTracker:
         """Returns a tracker of the campaign's criteria with nothing covered; of none for a black box.

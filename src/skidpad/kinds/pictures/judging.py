@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from skidpad.coverage.tracker import Activity
     from skidpad.drives.drive import FrameBatch
 
-    Words = Callable[[IntArray, NumpyFrames], Verdicts]
-    "Asks the referee about mutants, given their places in the batch."
+    Words = Callable[[IntArray, Frames], Verdicts]
+    "Asks the referee about some mutants, given their places in the batch, and all of its mutants where they are."
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.runs.folder import Run
@@ -292,7 +292,7 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
     said: list[str | None] = [None] * len(excess)
     reasons = said.copy()
     if words is not None and len(places):
-        verdicts = words(places, np.stack(shown))
+        verdicts = words(places, mutants)
         for place, reason in zip(places.tolist(), verdicts.reasons, strict=True):
             said[place], reasons[place] = None if reason is Reason.NO_ROAD else reason.word.value, reason.value or None
         apart = places[[not may_stand(reason) for reason in verdicts.reasons]]

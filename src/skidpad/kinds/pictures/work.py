@@ -7,13 +7,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from skidpad.core.images import FloatArray, Frames
+from skidpad.core.images import FloatArray, Frames, IntArray
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.criteria import neurons_of
 from skidpad.coverage.profile import Profile
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.kinds.pictures.campaign import DeepTest
     from skidpad.oracles.relations import Relation
+    from skidpad.referee.on_device import SeenOriginals
     from skidpad.runs.workers.protocol import Work
 
 
@@ -124,28 +125,31 @@ class Part:
     coverage: Mapping[str, bytes]
 
 
-class LastRead:
+T = TypeVar("T")
+
+
+class LastRead(Generic[T]):
     """Keeps what was read last, since the parts of a shard follow one another; safe in threads, each key read once at a time."""
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
-        self._read: dict[int, Future[tuple[FrameBatch, Frames]]] = {}
+        self._read: dict[int, Future[T]] = {}
         self._lock = Lock()
 
-    def get(self, key: int, read: Callable[[], tuple[FrameBatch, Frames]]) -> tuple[FrameBatch, Frames]:
-        """Returns the frames of a key, and their clip on the device."""
+    def get(self, key: int, read: Callable[[], T]) -> T:
+        """Returns what was read of a key, the frames and their clip on the device."""
         reading, is_mine = self._claim(key)
         if is_mine:
             self._fill(key, reading, read)
         return reading.result()
 
-    def begin(self, key: int, read: Callable[[], tuple[FrameBatch, Frames]]) -> None:
+    def begin(self, key: int, read: Callable[[], T]) -> None:
         """Begins to read what will be asked for next, in a thread that ends with it."""
         reading, is_mine = self._claim(key)
         if is_mine:
             Thread(target=self._fill, args=(key, reading, read), name="skidpad-ahead").start()
 
-    def _claim(self, key: int) -> tuple[Future[tuple[FrameBatch, Frames]], bool]:
+    def _claim(self, key: int) -> tuple[Future[T], bool]:
         with self._lock:
             if key in self._read:
                 return self._read[key], False
@@ -154,7 +158,7 @@ class LastRead:
             self._read[key] = Future()
             return self._read[key], True
 
-    def _fill(self, key: int, reading: Future[tuple[FrameBatch, Frames]], read: Callable[[], tuple[FrameBatch, Frames]]) -> None:
+    def _fill(self, key: int, reading: Future[T], read: Callable[[], T]) -> None:
         try:
             reading.set_result(read())
         except BaseException as error:  # noqa: BLE001  whoever waits for it is told
@@ -164,13 +168,23 @@ class LastRead:
             reading.set_exception(error)
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Frames that were read, their clip on the device, and how it is cut, with what the referee sees there for each cut."""
+
+    batch: FrameBatch
+    clip: Frames
+    cuts: Sequence[slice]
+    seen: Sequence[SeenOriginals | None]
+
+
 @dataclass(frozen=True)
 class DeepTestWork:
     """Computes the steps for one worker."""
 
     campaign: DeepTest
     known: KnownSoFar
-    last_read: LastRead = field(init=False)
+    last_read: LastRead[Shown] = field(init=False)
 
     def __post_init__(self) -> None:
         """On a GPU there is room for the block that is read ahead."""
@@ -226,16 +240,16 @@ class DeepTestWork:
     def grid_part(self, part: GridPart, progress: Progress) -> Part:
         """Shows the subject a block under some rows of the grid; on a GPU the next block is read meanwhile."""
         campaign, keep = self.campaign, self.campaign.settings.keep_activations
-        lead, device = campaign.subject.lead, campaign.settings.device
-        batch, clip = self.last_read.get(part.block, partial(self._block, part.block))
-        if device != "cpu" and len(campaign.block(part.block + 1)):
+        lead = campaign.subject.lead
+        shown = self.last_read.get(part.block, partial(self._block, part.block))
+        batch, cuts = shown.batch, shown.cuts
+        if campaign.settings.device != "cpu" and len(campaign.block(part.block + 1)):
             self.last_read.begin(part.block + 1, partial(self._block, part.block + 1))
         covered: dict[str, CoverageTracker] = {}
         recipes = campaign.grid[part.rows]
-        cuts = cut(len(batch), lead, device, clip.shape[1] * clip.shape[2])
         found: dict[tuple[int, int], tuple[Judged, Activity]] = {}
         for number, some in enumerate(cuts):
-            part_clip, times_s = clip[some.start : some.stop + lead], campaign.times_s(batch.indices[some])
+            part_clip, times_s = shown.clip[some.start : some.stop + lead], campaign.times_s(batch.indices[some])
             look = campaign.looker(part_clip, times_s)
             for place, recipe in enumerate(recipes):
                 progress(number * len(recipes) + place, len(cuts) * len(recipes))  # where Ctrl-C is heard
@@ -245,7 +259,7 @@ class DeepTestWork:
                 if recipe.name not in covered:
                     covered[recipe.name] = self._tracker.fresh()
                 activity = covered[recipe.name].update(observation.values, packed=keep)
-                words = campaign.words(batch.frames[some], recipe, times_s[lead:])
+                words = campaign.words(batch.frames[some], recipe, times_s[lead:], shown.seen[number])
                 found[place, number] = judged(self._relation, answers, mutants, words), activity
         columns = CaseTable(keep_activations=keep)
         for place, number in sorted(found):
@@ -259,19 +273,20 @@ class DeepTestWork:
             )
         return Part(columns.table(), {name: tracker.pack() for name, tracker in covered.items()})
 
-    def _block(self, block: int) -> tuple[FrameBatch, Frames]:
-        batch = self.campaign.read_again(self._originals.readable(self.campaign.block(block)))
-        return batch, self.campaign.on_device(batch.clip)
+    def _block(self, block: int) -> Shown:
+        return self._shown(self._originals.readable(self.campaign.block(block)))
+
+    def _shown(self, frames: Sequence[int] | IntArray) -> Shown:
+        campaign, lead = self.campaign, self.campaign.subject.lead
+        batch = campaign.read_again(frames)
+        clip = campaign.on_device(batch.clip)
+        cuts = cut(len(batch), lead, campaign.settings.device, clip.shape[1] * clip.shape[2])
+        return Shown(batch, clip, cuts, [campaign.seen(clip[some.start + lead : some.stop + lead]) for some in cuts])
 
     def tries(self, tries: Tries, _: Progress) -> Observation:
         """Shows the subject one frame under some recipes, with the frames before it that it looks back at."""
-
-        def read() -> tuple[FrameBatch, Frames]:
-            batch = self.campaign.read_again([tries.frame_index])
-            return batch, self.campaign.on_device(batch.clip)
-
-        batch, clip = self.last_read.get(tries.frame_index, read)
-        return self._seen(clip, tries.recipes, self.campaign.times_s(batch.indices))
+        shown = self.last_read.get(tries.frame_index, partial(self._shown, [tries.frame_index]))
+        return self._seen(shown.clip, tries.recipes, self.campaign.times_s(shown.batch.indices))
 
     def random_shard(self, index: int, _: Progress) -> ShardResult:
         """Computes the shard of one seed frame without a guide, which no other shard has to wait for."""

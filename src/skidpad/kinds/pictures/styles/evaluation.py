@@ -264,7 +264,7 @@ class Evaluator:
         for place, frames in enumerate(each):
             moved = self.divergence_rad(block.scenes, answers[place * block.count : (place + 1) * block.count]) >= from_rad
             asked = np.flatnonzero(moved.cpu().numpy())
-            changed = as_numpy(frames[len(frames) - block.count :][torch.from_numpy(asked).to(frames.device)])
+            changed = frames[len(frames) - block.count :][moved.to(frames.device)]
             said: list[Reason | None] = [None] * block.count
             for scene, reason in zip(asked.tolist(), judge(sources[asked], changed, device=device).reasons, strict=True):
                 said[scene] = reason

@@ -1,0 +1,326 @@
+"""The referee's judgement where the pictures are: many at a time, of which only those leave a device that may have a border.
+
+The formulas are those of `verdict.py` and `network.py`, in torch instead of NumPy and OpenCV. Sums are added in another order, so that a
+word may differ where a number lies next to its threshold; `docs/referee.md` says how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from math import isqrt
+from threading import Lock
+from typing import Self
+
+import cv2
+import numpy as np
+import torch
+from torch.nn import functional
+
+from skidpad.core.images import FloatArray, Frames, IntArray, as_numpy, split_views
+from skidpad.referee.network import BRIGHTER, EDGES_PX, HEIGHT_PX, STEADY_OVERLAP, WIDTH_PX, Class, classes_of, edges_compared, road_net
+from skidpad.referee.verdict import (
+    BAND_ROWS,
+    BLANK_SIZE_PX,
+    BORDER_CHANGED,
+    BORDER_SPREAD,
+    DARK,
+    LEAST_BORDER,
+    LEAST_ROAD,
+    WHITE,
+    Look,
+    Reason,
+    Verdicts,
+    has_border,
+    is_clipped_more,
+    moved,
+    of_all,
+    reason_of,
+)
+
+_BATCH = 64
+"""Pictures that the network looks at together on a device; fewer are filled up. cuDNN chooses its kernels anew for each size."""
+_TOGETHER_PX = 256 * 320 * 240
+"""Of pictures that are looked at together: some 40 bytes each while that lasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is kept of N pictures, 160 KB each.
+
+    drivable, own_cars: (N, HEIGHT_PX, WIDTH_PX) bool. greys: (N, EDGES_PX, EDGES_PX) bytes. smooth: (N, 3, HEIGHT_PX, WIDTH_PX) bytes.
+    clipped: share of the lower half, (N,). variation: of the light, in grey levels, (N,).
+    """
+
+    drivable: torch.Tensor
+    own_cars: torch.Tensor
+    greys: torch.Tensor
+    smooth: torch.Tensor
+    clipped: torch.Tensor
+    variation: torch.Tensor
+
+    @classmethod
+    def of(cls, frames: torch.Tensor, device: str) -> Self:
+        """Looks at pictures, uint8 (N, height, width, 3)."""
+        classes = _classes(frames, device)
+        planes = _planes(frames).float()
+        greys = _resized(planes, EDGES_PX, EDGES_PX).mean(dim=1).round().to(torch.uint8)
+        rows, columns = _blurring(str(frames.device))
+        smooth = (rows @ _resized(planes, HEIGHT_PX, WIDTH_PX) @ columns).round().to(torch.uint8)
+        light = _resized(planes, BLANK_SIZE_PX[1], BLANK_SIZE_PX[0]).mean(dim=1).flatten(1)
+        lower = planes[:, :, frames.shape[1] // 2 :]
+        clipped = _share(((lower <= 1.0) | (lower >= 254.0)).all(dim=1))
+        return cls(classes <= Class.MARKING, classes == Class.OWN_CAR, greys, smooth, clipped, light.std(dim=1, correction=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Originals:
+    """What is known of N originals, uint8 (N, height, width, 3).
+
+    is_steady: see STEADY_OVERLAP, (N,). shown: where a moved camera shows anything of them, (HEIGHT_PX, WIDTH_PX).
+    """
+
+    frames: torch.Tensor
+    seen: _Seen
+    is_steady: torch.Tensor
+    shown: torch.Tensor
+
+    @classmethod
+    def of(cls, frames: torch.Tensor, device: str, pixel_map: FloatArray | None) -> Self:
+        seen = _in_parts(frames, device)
+        brighter = torch.from_numpy(BRIGHTER).to(device)
+        lit = torch.cat([_classes(brighter[part.int()], device) <= Class.MARKING for part in _parts(frames, frames)])
+        # an original without a road is not steady, for its overlap is NaN
+        is_steady = _overlap(seen.drivable, lit) >= STEADY_OVERLAP
+        shown = torch.ones((HEIGHT_PX, WIDTH_PX), dtype=torch.bool, device=device)
+        if pixel_map is not None:
+            roads, own = (np.asarray(area.cpu().numpy(), np.bool_) for area in (seen.drivable, seen.own_cars))
+            frames, drivable, own_cars, shown = (
+                torch.from_numpy(each).to(device) for each in moved(as_numpy(frames), roads, own, pixel_map)
+            )
+            seen = replace(_in_parts(frames, device), drivable=drivable, own_cars=own_cars)
+        return cls(frames, seen, is_steady, shown)
+
+
+class SeenOriginals:
+    """Originals, and what the referee knows of them, which it looks at on a device when it is first asked; safe in threads."""
+
+    def __init__(self, frames: Frames, device: str, pixel_map: FloatArray | None = None, views: int = 1) -> None:
+        """Takes uint8 (N, height, width, 3), wherever they are; pixel_map and views as `judge` does."""
+        self._frames = frames
+        self._device = device
+        self._pixel_map = pixel_map
+        self._views = views
+        self._lock = Lock()
+        self._known: _Originals | None = None
+
+    def judge(self, changed: Frames, places: IntArray | None = None) -> Verdicts:
+        """Judges the changed pictures of all originals, uint8 (N, height, width, 3); places: of those asked about, all unless given."""
+        asked = np.arange(len(changed)) if places is None else places
+        if not len(asked):
+            return Verdicts((), np.zeros(0), np.zeros(0))
+        if self._views > 1:
+            changed = split_views(changed, self._views)
+            asked = (asked[:, None] * self._views + np.arange(self._views)).ravel()
+        with torch.inference_mode():
+            known, there = self._looked(), _index(asked, self._device)
+            frames = _on(changed[asked], self._device) if isinstance(changed, np.ndarray) else changed.to(self._device)[there]
+            parts = zip(_parts(there, frames), _parts(frames, frames), strict=True)
+            numbers = torch.cat([_compared(known, some, part, self._device) for some, part in parts], dim=1)
+            found = _verdicts(numbers.cpu().numpy(), known.frames, frames, there)
+        return of_all(found, self._views) if self._views > 1 else found
+
+    def _looked(self) -> _Originals:
+        with self._lock:
+            if self._known is None:
+                frames = split_views(self._frames, self._views) if self._views > 1 else self._frames
+                self._known = _Originals.of(_on(frames, self._device), self._device, self._pixel_map)
+            return self._known
+
+
+def _compared(known: _Originals, places: torch.Tensor, frames: torch.Tensor, device: str) -> torch.Tensor:
+    """Returns what `_verdicts` reads of pictures and their originals at these places, (14, N) float64."""
+    after = _Seen.of(frames, device)
+    roads = known.seen.drivable[places] & known.shown
+    numbers = (
+        _share(roads) >= LEAST_ROAD,
+        may_have_border(known.frames[places], frames),
+        known.seen.clipped[places],
+        after.clipped,
+        after.variation,
+        known.is_steady[places],
+        _overlap(roads, after.drivable & known.shown),
+        *edges_compared(known.seen.greys[places].float(), after.greys.float(), known.seen.own_cars[places]),
+        *_road_kept(known.seen.smooth[places].float(), after.smooth.float(), roads),
+    )
+    return torch.stack([each.double() for each in numbers])
+
+
+def _verdicts(numbers: FloatArray, originals: torch.Tensor, changed: torch.Tensor, places: torch.Tensor) -> Verdicts:
+    """Returns the words; only now, and only where there may be a border, pictures leave the device."""
+    has_road, may_be_cut, was_clipped, clipped, variation, is_steady, *look = numbers
+    named = np.flatnonzero((has_road > 0) & (may_be_cut > 0))
+    is_cut = dict.fromkeys(range(len(has_road)), False)
+    if len(named):
+        there = _index(named, str(changed.device))
+        pairs = zip(as_numpy(originals[places[there]]), as_numpy(changed[there]), strict=True)
+        is_cut |= {place: has_border(*pair) for place, pair in zip(named.tolist(), pairs, strict=True)}
+    reasons = [
+        reason_of(
+            Look(is_steady[place] > 0, *values),
+            variation[place],
+            partial(is_cut.__getitem__, place),
+            partial(is_clipped_more, clipped[place], partial(float, was_clipped[place])),
+        )
+        if has_road[place]
+        else Reason.NO_ROAD
+        for place, values in enumerate(zip(*(row.tolist() for row in look), strict=True))
+    ]
+    return Verdicts(tuple(reasons), np.where(has_road > 0, look[0], np.nan), look[1])
+
+
+def _on(frames: Frames, device: str) -> torch.Tensor:
+    return (torch.from_numpy(np.ascontiguousarray(frames)) if isinstance(frames, np.ndarray) else frames).to(device)
+
+
+@cache
+def _one_thread() -> ThreadPoolExecutor:
+    """The thread that begins all work of the network on a device: cuDNN chooses its kernels anew in each."""
+    return ThreadPoolExecutor(1, "skidpad-referee")
+
+
+def _classes(frames: torch.Tensor, device: str) -> torch.Tensor:
+    """Returns what `classes_of` does, on a device in batches of one size."""
+    if device == "cpu":
+        return classes_of(road_net(device), frames)
+    filled = torch.cat((frames, frames[-1:].expand(-len(frames) % _BATCH, -1, -1, -1)))
+    parts = _one_thread().submit(lambda: [classes_of(road_net(device), part) for part in _split(filled, _BATCH)]).result()
+    return torch.cat(parts)[: len(frames)]
+
+
+def _planes(frames: torch.Tensor) -> torch.Tensor:
+    """Returns pictures channel by channel, (N, 3, height, width): sums over a last axis of three are slow on a GPU too."""
+    return frames.permute(0, 3, 1, 2).contiguous()
+
+
+def _index(places: IntArray, device: str) -> torch.Tensor:
+    """Returns places on a device, without waiting for it."""
+    here = torch.from_numpy(places)
+    return here.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else here.to(device)
+
+
+def _parts(values: torch.Tensor, frames: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yields what belongs to so many of the frames as are looked at together."""
+    return _split(values, max(1, _TOGETHER_PX // (frames.shape[1] * frames.shape[2])))
+
+
+def _split(values: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
+    return (values[first : first + size] for first in range(0, len(values), size))
+
+
+def _in_parts(frames: torch.Tensor, device: str) -> _Seen:
+    parts = [_Seen.of(part, device) for part in _parts(frames, frames)]
+    return _Seen(*(torch.cat([getattr(part, name) for part in parts]) for name in _Seen.__slots__))
+
+
+@lru_cache(maxsize=64)
+def _resizing(size: tuple[int, int], wanted: tuple[int, int], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns what OpenCV's INTER_AREA does to rows and columns, as matrices (wanted height, height) and (width, wanted width).
+
+    It averages areas where neither side grows and interpolates else, which a side doubled without effect brings about here.
+    """
+    (height, width), (rows_px, columns_px) = size, wanted
+    more = 1 if height >= rows_px and width >= columns_px else 2
+    rows = cv2.resize(np.eye(height, dtype=np.float32), (more * height, rows_px), interpolation=cv2.INTER_AREA)[:, ::more]
+    columns = cv2.resize(np.eye(width, dtype=np.float32), (columns_px, more * width), interpolation=cv2.INTER_AREA)[::more]
+    return torch.from_numpy(rows.copy()).to(device), torch.from_numpy(columns.copy()).to(device)
+
+
+def _resized(planes: torch.Tensor, height_px: int, width_px: int) -> torch.Tensor:
+    """Returns what OpenCV makes of bytes by INTER_AREA, (N, 3, height_px, width_px), of the same as floats."""
+    rows, columns = _resizing((planes.shape[2], planes.shape[3]), (height_px, width_px), str(planes.device))
+    return (rows @ (planes @ columns)).round().clamp(0.0, 255.0)
+
+
+@cache
+def _blurring(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns what a Gaussian of one pixel, mirrored at the sides, does to rows and columns at the network's size, as matrices."""
+    kernel = cv2.getGaussianKernel(7, 1.0, cv2.CV_32F)
+    rows, columns = (cv2.sepFilter2D(np.eye(size, dtype=np.float32), -1, np.ones(1, np.float32), kernel) for size in (HEIGHT_PX, WIDTH_PX))
+    return torch.from_numpy(rows).to(device), torch.from_numpy(columns.T.copy()).to(device)
+
+
+def _share(areas: torch.Tensor) -> torch.Tensor:
+    """Returns which share of the picture areas are, (N,) float64, of (N, height, width) bool."""
+    return areas.sum(dim=(1, 2)).double() / (areas.shape[1] * areas.shape[2])
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Returns what `overlap_of` does."""
+    both, either = (one & other).sum(dim=(1, 2)), (one | other).sum(dim=(1, 2))
+    return torch.where(either > 0, both.double() / either.clamp(min=1), torch.nan)
+
+
+def _road_kept(before: torch.Tensor, after: torch.Tensor, roads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns same_road, tint and burnt of `Look`, (N,) each, of smooth pictures (N, 3, HEIGHT_PX, WIDTH_PX)."""
+    around = functional.max_pool2d(roads.float()[:, None], 7, 1, 3)[:, 0]
+    bands = (len(roads), HEIGHT_PX // BAND_ROWS, BAND_ROWS * WIDTH_PX)
+    inside = around.reshape(bands)
+    count = inside.sum(dim=2).clamp(min=1.0)
+    lights = (picture.mean(dim=1).reshape(bands) for picture in (before, after))
+    one, other = (inside * (light - ((light * inside).sum(dim=2) / count)[..., None]) for light in lights)
+    sizes = [light.square().sum(dim=2).sqrt() for light in (one, other)]
+    weight = torch.where(count >= 40.0, sizes[1], 0.0)
+    alike = (one * other).sum(dim=2) / (sizes[0] * sizes[1]).clamp(min=1e-3)
+    same = (weight * alike).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-3)
+    green_before, green = (picture[:, 1] - 0.5 * (picture[:, 0] + picture[:, 2]) for picture in (before, after))
+    change, road = green - green_before, roads.float()
+    greener = _mean_in(change, road) - _mean_in(change, 1.0 - around)
+    was_white, is_white = (_mean_in((picture.amin(dim=1) >= WHITE).float(), road) for picture in (before, after))
+    return same, greener / (_mean_in(after.mean(dim=1), road) + 8.0), is_white - was_white
+
+
+def _mean_in(values: torch.Tensor, areas: torch.Tensor) -> torch.Tensor:
+    """Returns the mean of values within areas, (N, height, width) floats each; 0 where an area is empty."""
+    return (values * areas).sum(dim=(1, 2)).double() / areas.sum(dim=(1, 2)).double().clamp(min=1.0)
+
+
+def may_have_border(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Tells which changed pictures, uint8 (N, height, width, 3), may have a border, (N,): all for which `has_border` is true, or more.
+
+    A border is a connected area of LEAST_BORDER of the picture at least, which reaches a corner, is within BORDER_SPREAD levels of its
+    colour and differs as much in light from what was there. So enough pixels of the picture do; and one lies in every distance from the
+    corner, counted in squares, up to the largest square with fewer pixels. A lighter one than DARK also reaches from the corner into the
+    lower half.
+    """
+    height, width = int(after.shape[1]), int(after.shape[2])
+    least = int(LEAST_BORDER * height * width)
+    reach = isqrt(max(least - 1, 0)) + 1
+    rings = _rings(min(reach, height), min(reach, width), str(after.device))
+    planes = _planes(after)
+    changed = torch.ones((), dtype=torch.bool, device=after.device)
+    if before.shape == after.shape:
+        light_before, light = (each.sum(dim=1, dtype=torch.int16) for each in (_planes(before), planes))
+        changed = (light - light_before).abs() >= int(3 * BORDER_CHANGED)
+    found = torch.zeros(len(after), dtype=torch.bool, device=after.device)
+    for row, column in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
+        corner = planes[:, :, row, column].short()
+        low, high = ((corner + by).clamp(0, 255).to(torch.uint8)[:, :, None, None] for by in (-BORDER_SPREAD, BORDER_SPREAD))
+        near = ((planes >= low) & (planes <= high)).all(dim=1)
+        turned = near.flip([axis for axis, place in ((1, row), (2, column)) if place < 0])
+        reaches = (turned[:, :reach, :reach].flatten(1).float() @ rings > 0.5).all(dim=1)
+        is_even = reaches & ((near & changed).sum(dim=(1, 2)) >= least)
+        if row == 0:
+            goes_down = near[:, : height // 2 + 1].any(dim=2).all(dim=1)
+            is_even &= goes_down | (corner.sum(dim=1) <= 3.0 * (DARK + BORDER_SPREAD))
+        found |= is_even
+    return found
+
+
+@lru_cache(maxsize=8)
+def _rings(rows: int, columns: int, device: str) -> torch.Tensor:
+    """Returns which pixels of a window lie in each distance from its first, (rows x columns, distances)."""
+    distance = np.maximum(np.arange(rows)[:, None], np.arange(columns)).ravel()
+    return torch.from_numpy((distance[:, None] == np.arange(max(rows, columns))).astype(np.float32)).to(device)

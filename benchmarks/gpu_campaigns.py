@@ -3,8 +3,8 @@
 test      `skidpad test`: the grids of all nine transforms, PilotNet, NC; JPEGs of 320 x 240 on disk, a run folder on disk
 weather   `skidpad weather test`: a bundled weather (160 px, 16 filters)
 paper     the same with a weather of the paper's size (256 px, 64 filters) under four styles, random weights, detail from the frames;
-          beside it the frames a second at which `skidpad weather search` looks at the same scenes, and the pictures a second that the
-          referee judges by itself, by the number of its threads
+          beside it the frames a second at which `skidpad weather search` looks at the same scenes, and of the referee by itself: pictures
+          a second, how many it names for a look at their corners, how often its reason is another on the CPU, its longest operations
 drive     `skidpad drive`: scenarios of the built-in world; the answers are compared on the same frames, with the truth at the wheel
 
 images/s is of the whole campaign, from disk to disk, when everything is compiled; `device` is of the same batches with frames that lie
@@ -13,8 +13,8 @@ against the maker's data sheet and against a plain copy on this device. In a dri
 
 Stages are measured on a part of the drive in one thread, where they add up: reading and the way to the device, the device, judging (with
 hashes of pictures that break the relation, and the referee), writing, and the rest in Python. What each would take by itself is a floor of
-the campaign, whose lanes do them side by side; the highest floor bounds it. Beside a GPU all lanes share the referee's threads, so that
-more lanes do not make it faster; how long they waited for it is measured in the whole campaign.
+the campaign, whose lanes do them side by side; the highest floor bounds it. The referee shares a GPU with stimuli and subject, so that more
+lanes do not make it faster; how long they waited for its word, and so for each other's work, is measured in the whole campaign.
 
 Run: python benchmarks/gpu_campaigns.py [--device cuda] [--quick] [--frames 2048] [--staged 256] [--compared 32] [--lanes 8]
      [--only test,weather,paper,drive] [--drive udacity:FOLDER]
@@ -26,8 +26,8 @@ import argparse
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from skidpad.core.images import NumpyFrames, as_numpy
+from skidpad.core.images import Frames, as_numpy
 from skidpad.core.stimuli import Recipe, grid_recipes
 from skidpad.drives import open_drive
 from skidpad.kinds.drives.campaign import Online, OnlineSettings
@@ -50,6 +50,7 @@ from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import lanes
 from skidpad.referee import network, verdict
+from skidpad.referee.on_device import SeenOriginals, may_have_border
 from skidpad.runs.folder import Run
 from skidpad.runs.records import case_id
 from skidpad.runs.workers.here import Here, default_lanes, pinned
@@ -72,15 +73,30 @@ SUBJECT = str(pretrained("pilotnet-rendered"))
 STYLES = 4
 
 
+@dataclass(frozen=True)
+class RefereeAlone:
+    """The referee by itself, on mutants that lie on the device.
+
+    per_s: pictures judged a second. fresh_per_s: the same with originals that it sees for the first time. named: how many of `compared` may
+    have a border; apart: of how many it says another reason on the CPU. operations_us: a picture, of the longest.
+    """
+
+    per_s: float
+    fresh_per_s: float
+    named: int
+    apart: int
+    compared: int
+    operations_us: dict[str, float]
+
+
 @dataclass
 class Row:
     """One campaign. device_per_s: images a second of the device alone. largest_rad, mean_rad: distance of answers from the CPU's.
 
     launched_per_s: of the same batches, begun by one thread. stages: of a part of the drive; floors_s: of the whole, which took wall_s.
-    lanes: threads that feed the device, each of which waited waited_s / lanes for the referee. referee_per_s: pictures that the referee
-    judges by itself, by its threads. broken_share: of the mutants, which the referee was asked about. again_rad: distance of the answers
-    of a second run; findings: of the first, and findings_apart: those that only one of the two has. search_per_s: frames that a search
-    looks at.
+    lanes: threads that feed the device, each of which waited waited_s / lanes for the referee. referee: by itself. broken_share: of the
+    mutants, which the referee was asked about. again_rad: distance of the answers of a second run; findings: of the first, and
+    findings_apart: those that only one of the two has. search_per_s: frames that a search looks at.
     """
 
     name: str
@@ -99,7 +115,7 @@ class Row:
     peak_memory_mb: float = 0.0
     lanes: int = 0
     waited_s: float = 0.0
-    referee_per_s: dict[int, float] = field(default_factory=dict)
+    referee: RefereeAlone | None = None
     broken_share: float = 0.0
     again_rad: float = 0.0
     findings: int = 0
@@ -157,7 +173,7 @@ def asking(found: Asked) -> Iterator[None]:
         if ask is None:
             return None
 
-        def asked(places: IntArray, mutants: NumpyFrames) -> verdict.Verdicts:
+        def asked(places: IntArray, mutants: Frames) -> verdict.Verdicts:
             started = time.perf_counter()
             said = ask(places, mutants)
             with lock:
@@ -171,19 +187,36 @@ def asking(found: Asked) -> Iterator[None]:
         yield
 
 
-def referee_rates(campaign: DeepTest, batch: torch.Tensor, recipes: tuple[Recipe, ...], device: str) -> dict[int, float]:
-    """Returns the pictures a second that the referee judges beside a device, by its threads; the first round of two finds kernels."""
+def referee_alone(campaign: DeepTest, batch: torch.Tensor, recipes: tuple[Recipe, ...], device: str) -> RefereeAlone:
+    """Asks the referee about all mutants of a batch on the device, after a round that finds kernels, and once on the CPU."""
     look = campaign.looker(batch)
-    mutants = np.concatenate([as_numpy(look(recipe)[0]) for recipe in recipes])
-    originals = np.concatenate([as_numpy(batch)] * len(recipes))
-    found: dict[int, float] = {}
-    for threads in (1, 2, 4, 8, 12):
-        with ThreadPoolExecutor(threads) as pool, patch.object(verdict, "_judges", lambda pool=pool: pool), pinned():
-            for _ in range(2):
-                started = time.perf_counter()
-                verdict.judge(originals, mutants, device=device)
-                found[threads] = len(mutants) / (time.perf_counter() - started)
-    return found
+    mutants = torch.cat([torch.as_tensor(look(recipe)[0]) for recipe in recipes])
+    originals = batch.repeat(len(recipes), 1, 1, 1)
+    seen = SeenOriginals(originals, device)
+    took: list[float] = []
+    with pinned():
+        for asked in (seen, seen, SeenOriginals(originals, device)):
+            started = now(device)
+            there = asked.judge(mutants)
+            took.append(now(device) - started)
+        operations = longest_us(lambda: seen.judge(mutants), len(mutants), device)
+    here = verdict.judge(as_numpy(originals), as_numpy(mutants))
+    apart = sum(one is not other for one, other in zip(here.reasons, there.reasons, strict=True))
+    named = int(may_have_border(originals, mutants).sum())
+    return RefereeAlone(len(mutants) / took[1], len(mutants) / took[2], named, apart, len(mutants), operations)
+
+
+def longest_us(work: Callable[[], object], images: int, device: str) -> dict[str, float]:
+    """Returns the microseconds an image of the longest operations of `work`."""
+    kind = torch.profiler.ProfilerActivity.CUDA if device.startswith("cuda") else torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[kind]) as profiled:
+        work()
+        now(device)
+    found: Counter[str] = Counter()
+    for event in profiled.key_averages():
+        took_us = event.self_device_time_total if device.startswith("cuda") else event.self_cpu_time_total
+        found[event.key[:60]] += took_us / images
+    return dict(found.most_common(12))
 
 
 def found_by(run: Run) -> set[str]:
@@ -253,7 +286,7 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
             look(recipe)
 
     shown = len(batch) * len(recipes)
-    rates = referee_rates(campaign, batch, recipes[1:5], given.device) if asked.pictures and given.device != "cpu" else {}
+    alone = referee_alone(campaign, batch, recipes[1:5], given.device) if asked.pictures else None
     with pinned():  # as in a campaign: what is compiled minds the number of threads
         cost = cost_of(looked, shown)
         looked()
@@ -278,7 +311,7 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
         peak_mb,
         given.lanes or default_lanes(),
         waited_s,
-        rates,
+        alone,
         broken / max(images - len(campaign.drive), 1),
         again_rad,
         len(first),
@@ -287,7 +320,7 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
 
 
 def floors_of(stages: Stages, asked: Asked, images_share: float, device_s: float, given: argparse.Namespace) -> dict[str, float]:
-    """Returns what each stage would take by itself; beside a GPU the lanes share the referee's threads, so that more lanes save nothing."""
+    """Returns what each stage would take by itself; more lanes do not make a GPU faster, on which the referee is at work as well."""
     threads = given.lanes or default_lanes()
     if not asked.pictures:
         return stages.floors_s(images_share, device_s, threads)
@@ -396,19 +429,32 @@ def line_of(row: Row) -> str:
         return line
     stages, bound = row.stages, max(row.floors_s, key=lambda stage: row.floors_s[stage])
     apart = " ".join(f"{name} {value:.2f}" for name, value in asdict(stages).items())
-    decoded = f"; {row.per_s * STYLES / (STYLES + 1):,.0f} frames/s decoded, the search looks at {row.search_per_s:,.0f}"
-    search = decoded if row.search_per_s else ""
-    waited = f"; the lanes waited for it {row.waited_s / (row.lanes * row.wall_s):.2f} of their time" if row.broken_share else ""
-    rates = ", ".join(f"{rate:,.0f} with {threads}" for threads, rate in row.referee_per_s.items())
-    alone = f"; pictures/s that it judges by itself, by threads: {rates}" if rates else ""
     floors = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in row.floors_s.items())
-    return (
-        f"{line}\n  in one thread, a part of the drive: {apart} rest_s {stages.rest_s:.2f}\n  the whole: {row.wall_s:.2f} s, and by itself "
-        f"{floors}: bound by {bound}, {row.floors_s[bound] / row.wall_s:.2f} of the time; one thread begins {row.launched_per_s:,.0f} "
-        f"images/s; {row.peak_memory_mb:,.0f} MB on the device; the referee was asked about {row.broken_share:.2f} of the mutants"
-        f"{waited}{alone}{search}; "
-        f"a second run: answers within {row.again_rad:.6f} rad, {row.findings_apart} of {row.findings} findings differ"
-    )
+    alone_s, total = row.floors_s[bound], row.wall_s
+    said = [
+        line,
+        f"in one thread, a part of the drive: {apart} rest_s {stages.rest_s:.2f}",
+        f"the whole: {total:.2f} s, and by itself {floors}: bound by {bound}, {alone_s / total:.2f} of the time",
+        f"one thread begins {row.launched_per_s:,.0f} images/s; {row.peak_memory_mb:,.0f} MB on the device",
+        f"a second run: answers within {row.again_rad:.6f} rad, {row.findings_apart} of {row.findings} findings differ",
+    ]
+    if row.search_per_s:
+        decoded = row.per_s * STYLES / (STYLES + 1)
+        times = decoded / row.search_per_s
+        said.append(f"decoded frames/s: test {decoded:,.0f}, search {row.search_per_s:,.0f}; the test is {times:.2f} times as fast")
+    if row.broken_share:
+        waited_s = row.waited_s / row.lanes
+        waited = f"the lanes waited for it {waited_s:.2f} s, {waited_s / total:.2f} of their time"
+        said.append(f"the referee was asked about {row.broken_share:.2f} of the mutants; {waited}")
+    if row.referee is not None:
+        alone = row.referee
+        operations = ", ".join(f"{name} {took:.2f}" for name, took in alone.operations_us.items())
+        said += [
+            f"the referee by itself: {alone.per_s:,.0f} pictures/s, {alone.fresh_per_s:,.0f} with originals that it has not seen yet",
+            f"of {alone.compared} pictures it looked at the corners of {alone.named}, and gave {alone.apart} another reason than the CPU",
+            f"its longest operations, us a picture: {operations}",
+        ]
+    return "\n  ".join(said)
 
 
 def main() -> None:

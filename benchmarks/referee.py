@@ -1,9 +1,10 @@
 """How often the referee is right: pictures changed in ways that keep the scene by construction, and pictures that were ruined on purpose.
 
-    python benchmarks/referee.py PICTURES [--masks MASKS] [--group REGEX --half 0|1] [--frames N]
+    python benchmarks/referee.py PICTURES [--masks MASKS] [--group REGEX --half 0|1] [--frames N] [--device DEVICE]
 
-Prints what it said of every change and how long a mutant took; the last line is one JSON object. Its thresholds were chosen on the groups
-(cameras, or sequences) of half 1; half 0 is for figures.
+Prints what it said of every change and how long a mutant took; the last line is one JSON object. With a device the same is judged there
+as well, and it says how often the reason is another one, and how many pictures left the device for their corners. Its thresholds were
+chosen on the groups (cameras, or sequences) of half 1; half 0 is for figures.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 
 from skidpad.core.images import NumpyFrames, decode
 from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, drivable
+from skidpad.referee.on_device import SeenOriginals, may_have_border
 from skidpad.referee.verdict import Verdicts, Word, judge
 
 Change = Callable[[NumpyFrames, np.random.Generator], NumpyFrames]
@@ -228,9 +230,13 @@ def masks_of(files: list[Path], folder: Path, size: tuple[int, int]) -> np.ndarr
     return np.stack([cv2.resize(((mask == 1) | (mask == 2)).astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0 for mask in masks])
 
 
-def said(frames: NumpyFrames, made: Mapping[str, NumpyFrames]) -> dict[str, dict[str, float]]:
-    """Asks the referee about every change and prints its words; returns the shares of each, and milliseconds of processor time a mutant."""
+def said(frames: NumpyFrames, made: Mapping[str, NumpyFrames], device: str = "") -> dict[str, dict[str, float]]:
+    """Asks the referee about every change and prints its words; returns the shares of each, and milliseconds of processor time a mutant.
+
+    device: where it is asked again; differ: share of other reasons there, corners: of pictures whose corners the CPU looked at for it.
+    """
     table = {}
+    seen = SeenOriginals(frames, device) if device else None
     for name, changed in made.items():
         begun = time.process_time()
         found: Verdicts = judge(frames, changed)
@@ -240,6 +246,12 @@ def said(frames: NumpyFrames, made: Mapping[str, NumpyFrames]) -> dict[str, dict
         shares = {word.value: counts[word] / len(changed) for word in Word}
         table[name] = {**shares, "ms": took_ms}
         why = ", ".join(f"{reason} {number}" for reason, number in reasons.most_common())
+        if seen is not None:
+            there = zip(found.reasons, seen.judge(changed).reasons, strict=True)
+            pairs = [(one.value or "kept", other.value or "kept") for one, other in there if one is not other]
+            corners = may_have_border(*(torch.from_numpy(each).to(device) for each in (frames, changed)))
+            table[name] |= {"differ": len(pairs) / len(changed), "corners": float(corners.float().mean())}
+            why += "".join(f"; on the device {other!r}, not {one!r}" for one, other in pairs)
         print(
             f"{name:40}" + "".join(f"{word} {100 * share:5.1f} %  " for word, share in shares.items()) + f"{took_ms:5.1f} ms  {why}",
             flush=True,
@@ -258,13 +270,15 @@ def main() -> None:
     parser.add_argument("--group", default="", help="tells cameras apart by name; with --masks: only those never seen")
     parser.add_argument("--half", type=int, choices=(0, 1), help="every other group: 1 is what thresholds were chosen on, 0 is for figures")
     parser.add_argument("--frames", type=int, default=120)
+    parser.add_argument("--device", default="", help="judge there as well, and count reasons that differ from the CPU's")
     given = parser.parse_args()
     torch.set_num_threads(1)
     files = chosen(given.pictures, given.frames, given.group, given.half, given.masks)
     frames = read(files)
     roads = roads_of(frames) if given.masks is None else masks_of(files, given.masks, (WIDTH_PX, HEIGHT_PX))
     judge(frames, frames)  # the originals are looked at once
-    keeping, ruining = said(frames, kept(frames, 1)), said(frames, ruined(frames, roads, 2))
+    keeping, ruining = (said(frames, made, given.device) for made in (kept(frames, 1), ruined(frames, roads, 2)))
+    both = {**keeping, **ruining}
     half = ruining.pop(HALF_GRASS)
     figures = {
         "frames": len(frames),
@@ -274,6 +288,8 @@ def main() -> None:
         "half_grass_refused": half["refused"],
         "ms_per_mutant": mean(keeping, "ms"),
     }
+    if given.device:
+        figures |= {"differ": mean(both, "differ"), "corners": mean(both, "corners"), "judged_twice": len(both) * len(frames)}
     print(json.dumps(figures))
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from skidpad.referee.network import load_road_net
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -81,3 +83,25 @@ def test_the_judges_benchmark_tells_a_meadow_from_a_darker_road(shared_data: Pat
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["lost: whole under meadow"]["iou"] < 0.5
     assert figures["kept: exposure -1 EV"]["iou"] > 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_a_judge_is_taught_and_scored_on_cameras_that_it_never_saw(shared_data: Path, tmp_path: Path) -> None:
+    comma = shared_data / "comma10k"
+    words = [
+        "--labelled",
+        f"{comma / 'imgs'}:{comma / 'masks'}",
+        "--group",
+        "_([0-9a-f]{16})_",
+        "--drive",
+        shared_data / "udacity-ch2-test",
+    ]
+    words += ["--every", "200", "--filters", "4", "--steps", "12", "--batch", "6", "--out", tmp_path / "judge.safetensors"]
+    done = subprocess.run([sys.executable, BENCHMARKS / "train_judge.py", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures["labelled"] == 1834 - 307
+    assert all(0 <= figures[name] <= 1 for name in ("drivable_iou", "in_shadow", "steady_of_held_out_frames"))
+    judge = load_road_net(tmp_path / "judge.safetensors")
+    assert judge.filters == 4

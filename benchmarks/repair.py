@@ -108,6 +108,8 @@ def settings_of(args: argparse.Namespace, fold: str, device: str) -> SearchSetti
         judged=unseen_of(fold) if args.unseen_only else (),
         ways=tuple(args.ways.split(",")),
         strengths=tuple(float(each) for each in args.strengths.split(",")),
+        repaints=args.repaints,
+        looks_each=args.looks_each,
         pictures=args.pictures,
         judged_frames=args.judged_frames,
         epochs=args.epochs,
@@ -327,6 +329,8 @@ def main() -> None:
     parser.add_argument("--folds", default=",".join(FOLDS))
     parser.add_argument("--ways", default="mix,looks,answers")
     parser.add_argument("--strengths", default="1,3")
+    parser.add_argument("--repaints", type=float, default=_DEFAULTS.repaints, help="share of random looks that begin with a repaint")
+    parser.add_argument("--looks-each", type=float, default=_DEFAULTS.looks_each, help="random looks for each random stimulus")
     parser.add_argument("--pictures", type=int, default=8000)
     parser.add_argument("--judged-frames", type=int, default=12)
     parser.add_argument("--train-epochs", type=int, default=40)

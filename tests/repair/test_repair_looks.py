@@ -13,7 +13,7 @@ from repair_toys import Garage
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import families
-from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
+from skidpad.repairs.looks import LOOKS, RandomLook, drawn_look
 from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs
@@ -63,14 +63,15 @@ def test_every_change_of_a_look_changes_the_picture() -> None:
 
 
 def test_looks_teach_and_never_judge(repairs: Repairs) -> None:
-    assert LOOK not in families()
-    assert LOOK not in stimuli()
-    assert all(step.stimulus != LOOK for recipes in repairs.judged_recipes.values() for recipe in recipes for step in recipe.steps)
+    assert not {*LOOKS} & {*families()}
+    assert not {*LOOKS} & {*stimuli()}
+    assert all(step.stimulus not in LOOKS for recipes in repairs.judged_recipes.values() for recipe in recipes for step in recipe.steps)
     pool, mixed = repairs.pool("looks"), repairs.pool("mix")
-    names = [pool.recipes[place].name for place in pool.recipe_of.tolist()]
-    assert names.count(LOOK) == len(pool) - len(mixed) == len(mixed) == 64
+    shown = [{step.stimulus for step in pool.recipes[place].steps} & {*LOOKS} for place in pool.recipe_of.tolist()]
+    assert sum(map(bool, shown)) == len(pool) - len(mixed) == len(mixed) == 64
+    assert set().union(*shown) == {*LOOKS}
     assert np.array_equal(pool.mutants.labels_rad, pool.originals.labels_rad)
-    recipe = drawn_look(np.random.default_rng(2))
+    recipe = drawn_look(np.random.default_rng(2), 0.5)
     assert Recipe.from_json(recipe.to_json()) == recipe
 
 
@@ -87,7 +88,7 @@ def test_pictures_are_shared_by_networks_that_saw_frames_of_another_shape(repair
 
 def test_the_validation_shows_looks_where_a_candidate_is_taught_them(garage: Garage, repairs: Repairs, tmp_path: Path) -> None:
     def shown(one: Repairs) -> int:
-        return sum(recipe.name == LOOK for recipe in one.validation.pairs.recipes)
+        return sum(recipe.steps[0].stimulus in LOOKS for recipe in one.validation.pairs.recipes)
 
     assert shown(repairs) == 24
     plain = Repairs(repairs.task, tmp_path / "plain", replace(SETTINGS, ways=("mix",)))

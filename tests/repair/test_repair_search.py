@@ -136,6 +136,17 @@ def test_what_is_drawn_is_of_seen_families_and_can_be_applied() -> None:
         assert recipe.apply(frames, made).shape == frames.shape
 
 
+def test_a_learned_weather_judges_under_all_its_looks_on_many_short_runs(task: Task, tmp_path: Path) -> None:
+    """As many pictures as under four conditions, whatever the number of looks."""
+    repairs = Repairs(task, tmp_path, replace(QUICK, weathers=("night",)))
+    recipes = repairs.judged_recipes["weather:night"]
+    assert [recipe.steps[0].params.whole("style") for recipe in recipes] == [style for style in range(10) for _ in range(4)]
+    pairs = repairs.judged_set("weather:night", recipes)
+    counts = np.bincount(pairs.recipe_of, minlength=40)
+    assert set(counts.tolist()) == {2}  # 4 frames for each severity, 16 times as many for a weather, on 40 runs
+    assert len({tuple(pairs.frame_of[pairs.recipe_of == place].tolist()) for place in range(40)}) > 20
+
+
 def test_a_learned_weather_can_be_trained_on_and_then_does_not_judge(task: Task, tmp_path: Path) -> None:
     """Half of the draws begin with it, in many styles; with no weather, draws are as they were."""
     divided, plain = Families.of((), (), ("dusk",)), Families.of((), ())

@@ -25,7 +25,7 @@ AVERAGING = 0.995
 SETTLES = 2 / 3
 """Of the epochs: while the learning rate is high, networks answer less to everything, which looks better on a short stretch than it is."""
 
-RULES = 5
+RULES = 6
 """How a repair is trained and measured; a folder that was begun under others is not continued, since its candidates do not compare."""
 
 _COST = 3.0

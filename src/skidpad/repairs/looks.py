@@ -11,16 +11,22 @@ import numpy.typing as npt
 
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import F, Params, Real, Recipe, Space, Step, Whole
+from skidpad.repairs.clouds import clouds
+from skidpad.repairs.repainting import repainted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from skidpad.core.stimuli import Stimulus
 
-LOOK = "random-look"
-"""As recipes name it. It is no stimulus of the registry: it teaches, and judges nothing."""
+LOOK, REPAINT = "random-look", "random-repaint"
+"""As recipes name them. They are no stimuli of the registry: they teach, and judge nothing."""
 
 _LAYERS = 3
 """At most so many changes one after the other."""
+
+_CHANGED = 0.5
+"""How often a repainted look is changed at random as well."""
 
 _SEEDS = 2**31 - 1
 
@@ -58,9 +64,36 @@ class RandomLook:
         return np.round(mixed * 255.0).astype(np.uint8)  # type: ignore[return-value] # a repair renders in NumPy alone
 
 
-def drawn_look(rng: np.random.Generator) -> Recipe:
-    """Draws a look of any strength."""
-    return Recipe((Step(LOOK, Params(seed=int(rng.integers(_SEEDS)), strength=float(rng.uniform(0.3, 1.0)))),))
+@dataclass(frozen=True, slots=True)
+class RandomRepaint:
+    """A random repaint, mixed with the frames: see `repainting`. strength: how much of it is mixed in, 0 for nothing."""
+
+    space: ClassVar[Space] = RandomLook.space
+
+    def apply(self, frames: F, params: Params) -> F:
+        """Returns the repainted frames, as NumPy."""
+        strength = params.real("strength")
+        if strength == 0.0:
+            return frames
+        first = as_numpy(frames).astype(np.float32) / 255.0
+        changed = np.clip(repainted(first, np.random.default_rng(params.whole("seed"))), 0.0, 1.0)
+        return np.round((first + strength * (changed - first)) * 255.0).astype(np.uint8)  # type: ignore[return-value] # see above
+
+
+LOOKS: Mapping[str, Stimulus] = {LOOK: RandomLook(), REPAINT: RandomRepaint()}
+"""What random looks are made of, by the names that recipes have for it."""
+
+
+def drawn_look(rng: np.random.Generator, repaints: float) -> Recipe:
+    """Draws a look. repaints: how often it begins with a repaint."""
+    steps = [_drawn(REPAINT, 0.6, rng)] if rng.random() < repaints else []
+    if not steps or rng.random() < _CHANGED:
+        steps.append(_drawn(LOOK, 0.3, rng))
+    return Recipe(tuple(steps))
+
+
+def _drawn(name: str, least: float, rng: np.random.Generator) -> Step:
+    return Step(name, Params(seed=int(rng.integers(_SEEDS)), strength=float(rng.uniform(least, 1.0))))
 
 
 def _convolved(frames: Picture, rng: np.random.Generator) -> Picture:
@@ -95,13 +128,13 @@ def _toned(frames: Picture, rng: np.random.Generator) -> Picture:
 def _noised(frames: Picture, rng: np.random.Generator) -> Picture:
     """Adds noise whose spectrum falls by a random power, coloured or grey; it stays or is new in each frame."""
     count = len(frames) if rng.random() < 0.5 else 1
-    field = _field((count, *frames.shape[1:3], 3 if rng.random() < 0.5 else 1), rng.uniform(0.3, 2.0), rng)
+    field = clouds((count, *frames.shape[1:3], 3 if rng.random() < 0.5 else 1), rng.uniform(0.3, 2.0), rng)
     return frames + np.float32(rng.uniform(0.03, 0.3)) * field
 
 
 def _blended(frames: Picture, rng: np.random.Generator) -> Picture:
     """Mixes in a picture of cloudy noise by adding or by multiplying, as PixMix does with fractals."""
-    field = _field((1, *frames.shape[1:3], 3 if rng.random() < 0.5 else 1), rng.uniform(1.0, 3.0), rng)
+    field = clouds((1, *frames.shape[1:3], 3 if rng.random() < 0.5 else 1), rng.uniform(1.0, 3.0), rng)
     other = np.clip(np.float32(rng.random()) + np.float32(rng.uniform(0.05, 0.4)) * field, 0.0, 1.0)
     share = np.float32(rng.uniform(0.2, 0.8))
     if rng.random() < 0.5:
@@ -113,9 +146,9 @@ def _lit(frames: Picture, rng: np.random.Generator) -> Picture:
     """Gives each region a brightness, a colour, a contrast and an offset of its own, all of which change smoothly from place to place."""
     shape, power = (1, *frames.shape[1:3]), rng.uniform(2.0, 3.0)
     tint = rng.normal(0.0, rng.uniform(0.0, 0.3), 3).astype(np.float32)
-    gain = np.exp(np.float32(rng.uniform(0.1, 0.8)) * _field((*shape, 1), power, rng) + np.float32(rng.uniform(-1.5, 0.5)) + tint)
+    gain = np.exp(np.float32(rng.uniform(0.1, 0.8)) * clouds((*shape, 1), power, rng) + np.float32(rng.uniform(-1.5, 0.5)) + tint)
     ground = rng.random(3 if rng.random() < 0.5 else 1).astype(np.float32)
-    veil = np.clip(np.float32(rng.uniform(0.0, 0.6)) + np.float32(rng.uniform(0.0, 0.3)) * _field((*shape, 1), power, rng), 0.0, 0.9)
+    veil = np.clip(np.float32(rng.uniform(0.0, 0.6)) + np.float32(rng.uniform(0.0, 0.3)) * clouds((*shape, 1), power, rng), 0.0, 0.9)
     return np.asarray(gain * frames + veil * (ground - gain * frames), np.float32)
 
 
@@ -129,18 +162,6 @@ def _erased(frames: Picture, rng: np.random.Generator) -> Picture:
         part = found[:, top:bottom, left:right]
         part += np.float32(rng.uniform(0.4, 1.0)) * (rng.random(3).astype(np.float32) - part)
     return found
-
-
-def _field(shape: tuple[int, int, int, int], power: float, rng: np.random.Generator) -> Picture:
-    """Returns noise of mean 0 and deviation 1 whose amplitudes fall with the frequency to a power."""
-    _, height, width, _ = shape
-    across, down = np.fft.rfftfreq(width)[None, :, None], np.fft.fftfreq(height)[:, None, None]
-    frequency = np.sqrt(across**2 + down**2)
-    frequency[0, 0] = 1.0
-    spectrum = np.fft.rfft2(rng.normal(size=shape), axes=(1, 2)) / frequency**power
-    spectrum[:, 0, 0] = 0.0
-    field = np.fft.irfft2(spectrum, s=(height, width), axes=(1, 2))
-    return np.asarray(field / max(float(field.std()), 1e-9), np.float32)
 
 
 _CHANGES: tuple[Callable[[Picture, np.random.Generator], Picture], ...] = (_convolved, _toned, _noised, _blended, _lit, _erased)

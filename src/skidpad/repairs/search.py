@@ -22,7 +22,7 @@ from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.repairs.blending import BLENDS, between, write_network
 from skidpad.repairs.families import Families, aimed, families
 from skidpad.repairs.lessons import Diet, RepairLesson, Validation
-from skidpad.repairs.looks import LOOK, RandomLook, drawn_look
+from skidpad.repairs.looks import LOOKS, drawn_look
 from skidpad.repairs.pairs import Clip, Held, Pairs, clips_of, render
 from skidpad.repairs.plan import (
     BEFORE,
@@ -55,6 +55,12 @@ if TYPE_CHECKING:
 _FRAMES_PER_RECIPE = 8
 """Frames that share a drawn recipe in the pool: enough draws for variety, few enough to prepare where each run has a lead."""
 
+_FRAMES_OF_A_WEATHER = 16
+"""For each frame under a severity of a condition: learned weathers are few, and all that is known of real ones."""
+
+_STRETCHES = 4
+"""Runs of frames under each look of a weather that judges: neighbouring frames fail together, so that many short runs tell more."""
+
 _SHARED = 0.5
 """Of the pool of a repair that aims at a limit: the rest is what keeps it general."""
 
@@ -85,7 +91,7 @@ class Repairs:
             **stimuli(),
             **stimuli(f"weather:{name}" for name in settings.weathers),
             **self.families.weathers,
-            LOOK: RandomLook(),
+            **LOOKS,
         }
         self._start_answers: dict[str, FloatArray] = {}
         drive = task.drive
@@ -150,9 +156,8 @@ class Repairs:
     @cached_property
     def looks(self) -> Pairs:
         """The pool of random looks."""
-        return self._render(
-            "looks", self.train_drive, self._looks("looks", max(4, self.settings.pictures // _FRAMES_PER_RECIPE)), _FRAMES_PER_RECIPE
-        )
+        count = round(self.settings.looks_each * max(4, self.settings.pictures // _FRAMES_PER_RECIPE))
+        return self._render("looks", self.train_drive, self._looks("looks", count), _FRAMES_PER_RECIPE)
 
     @cached_property
     def findings(self) -> Pairs | None:
@@ -198,12 +203,14 @@ class Repairs:
             by_set.setdefault(key, []).extend(self.families.ladder(name))
         for weather in self.settings.weathers:
             name = f"weather:{weather}"
-            by_set[name] = [Recipe.of(name, params) for params in self.made[name].space.grid[:4]]
+            by_set[name] = [Recipe.of(name, params) for params in self.made[name].space.grid for _ in range(_STRETCHES)]
         return {name: recipes for name, recipes in by_set.items() if recipes}
 
     def judged_set(self, name: str, recipes: Sequence[Recipe]) -> Pairs:
-        """Renders one set that judges; a learned weather has few looks, and so more frames under each."""
-        frames = self.settings.judged_frames * (4 if name.startswith("weather:") else 1)
+        """Renders one set that judges; a learned weather has as many frames as four conditions, on short runs."""
+        frames = self.settings.judged_frames
+        if name.startswith("weather:"):
+            frames = max(1, round(frames * _FRAMES_OF_A_WEATHER / len(recipes)))
         file = name.replace(": ", "-").replace(":", "-").replace(" ", "-")
         return self._render(file, self.judged_drive, recipes, frames, judge=self.task.judge)
 
@@ -217,7 +224,7 @@ class Repairs:
 
     def _looks(self, name: str, count: int) -> list[Recipe]:
         rng = child_rng(self.settings.seed, "repair", name)
-        return [drawn_look(rng) for _ in range(count)]
+        return [drawn_look(rng, self.settings.repaints) for _ in range(count)]
 
     def _render(self, name: str, drive: Drive, recipes: Sequence[Recipe], frames: int, judge: Judge | None = None) -> Pairs:
         clips = clips_of(drive, recipes, frames, self.lead, child_rng(self.settings.seed, "repair", "frames", name))

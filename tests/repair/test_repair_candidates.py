@@ -72,6 +72,13 @@ def test_one_learning_rate_leaves_candidates_as_they_were_called() -> None:
         ({"learning_rates": (1e-3, 3e-4, 0.001)}, "name each way, strength and learning rate once"),
         ({"strengths": (3.0, 3.0)}, "name each way, strength and learning rate once"),
         ({"mirror_choice": True, "mirror": False}, "mirror is off; turn mirror on, or mirror_choice off"),
+        ({"looks_each": 0.0}, "^looks_each must be above 0; got 0.0$"),
+        ({"looks_each": -1}, "^looks_each must be above 0; got -1.0$"),
+        ({"looks_each": float("nan")}, "^looks_each must be a finite number; got nan$"),
+        ({"looks_each": float("inf")}, "^looks_each must be a finite number; got inf$"),
+        ({"repaints": 1.5}, "^repaints must be at least 0 and at most 1; got 1.5$"),
+        ({"repaints": -0.1}, "^repaints must be at least 0 and at most 1; got -0.1$"),
+        ({"repaints": float("nan")}, "^repaints must be a finite number; got nan$"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_a_sentence(given: dict[str, Any], words: str) -> None:
@@ -174,6 +181,25 @@ def test_a_repair_that_was_begun_before_there_was_a_setting_goes_on_with_its_def
     (tmp_path / "begun.json").write_text("{")
     with pytest.raises(BadSubjectError, match="begun with another network"):
         check_folder(task, tmp_path, alone)
+
+
+@pytest.mark.parametrize("other", [{"repaints": 0.5}, {"looks_each": 1.0}])
+def test_a_repair_with_other_looks_is_not_continued(task: Task, tmp_path: Path, other: dict[str, Any]) -> None:
+    """Neither with the defaults, whatever they are by now, nor where a folder older than these settings names none."""
+    begun_with = replace(SETTINGS, **other)
+    check_folder(task, tmp_path, begun_with)
+    (tmp_path / "work").mkdir()
+    begun = json.loads((tmp_path / "begun.json").read_text())
+    assert begun["settings"].items() >= {"repaints": begun_with.repaints, "looks_each": begun_with.looks_each}.items()
+    with pytest.raises(BadSubjectError, match="begun with another network, run, drive, settings"):
+        check_folder(task, tmp_path, SETTINGS)
+    check_folder(task, tmp_path, begun_with)
+    for name in ("repaints", "looks_each"):
+        del begun["settings"][name]
+    (tmp_path / "begun.json").write_text(json.dumps(begun | {"rules": 5}))  # the last rules without these settings
+    for settings in (SETTINGS, begun_with):
+        with pytest.raises(BadSubjectError, match="version of skidpad"):
+            check_folder(task, tmp_path, settings)
 
 
 class Looking(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from repair_toys import Garage
 from skidpad.core.stimuli import Params, Recipe
 from skidpad.oracles.relations import SteersAlike
 from skidpad.repairs.families import families
-from skidpad.repairs.looks import LOOKS, RandomLook, drawn_look
+from skidpad.repairs.looks import LOOKS, REPAINT, RandomLook, drawn_look
 from skidpad.repairs.pairs import Clip, render
 from skidpad.repairs.plan import Candidate, SearchSettings, Task, Trained
 from skidpad.repairs.search import Repairs
@@ -68,11 +69,76 @@ def test_looks_teach_and_never_judge(repairs: Repairs) -> None:
     assert all(step.stimulus not in LOOKS for recipes in repairs.judged_recipes.values() for recipe in recipes for step in recipe.steps)
     pool, mixed = repairs.pool("looks"), repairs.pool("mix")
     shown = [{step.stimulus for step in pool.recipes[place].steps} & {*LOOKS} for place in pool.recipe_of.tolist()]
-    assert sum(map(bool, shown)) == len(pool) - len(mixed) == len(mixed) == 64
+    assert sum(map(bool, shown)) == len(pool) - len(mixed) == 2 * len(mixed) == 128
     assert set().union(*shown) == {*LOOKS}
     assert np.array_equal(pool.mutants.labels_rad, pool.originals.labels_rad)
     recipe = drawn_look(np.random.default_rng(2), 0.5)
     assert Recipe.from_json(recipe.to_json()) == recipe
+
+
+@pytest.mark.parametrize(("each", "count"), [(0.01, 1), (0.5, 4), (1.0, 8), (2.0, 16), (2.2, 18)])
+def test_the_pool_of_looks_is_in_proportion_to_the_random_one(repairs: Repairs, tmp_path: Path, each: float, count: int) -> None:
+    pool = Repairs(repairs.task, tmp_path / "each", replace(SETTINGS, looks_each=each)).looks
+    assert len(repairs.random.recipes) == 8
+    assert len(pool.recipes) == len({*pool.recipes}) == count
+    assert np.bincount(pool.recipe_of).tolist() == count * [8]
+    assert len(pool) == len(pool.mutants) == len(pool.originals) == 8 * count
+
+
+def test_twice_as_many_looks_begin_with_the_same_ones(repairs: Repairs, tmp_path: Path) -> None:
+    once, twice = (Repairs(repairs.task, tmp_path / f"{each}", replace(SETTINGS, looks_each=each)).looks for each in (1.0, 2.0))
+    assert len(twice) == 2 * len(once)
+    assert twice.recipes[: len(once.recipes)] == once.recipes
+    assert torch.equal(twice.mutants.pictures[: len(once)], once.mutants.pictures)
+
+
+def test_two_thirds_of_the_looks_begin_with_a_repaint_unless_a_setting_says_otherwise(repairs: Repairs, tmp_path: Path) -> None:
+    for share, least, most in ((None, 0.6, 0.74), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)):
+        settings = SETTINGS if share is None else replace(SETTINGS, repaints=share)
+        looks = Repairs(repairs.task, tmp_path, settings)._looks("looks", 400)
+        assert least <= np.mean([recipe.steps[0].stimulus == REPAINT for recipe in looks]) <= most
+
+
+@pytest.mark.parametrize(("killed", "kept"), [(10, 0), (30, 24), (55, 48)])
+def test_killed_while_it_renders_looks_it_goes_on_to_the_same_pairs(
+    repairs: Repairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int, kept: int
+) -> None:
+    """Killed inside a file: whole files are kept and are not rendered again, and nothing is left of the one that was begun."""
+    plain, applied = Recipe.apply, list[Recipe]()
+
+    def apply(recipe: Recipe, *given: Any) -> Any:
+        if len(applied) == killed:
+            raise KeyboardInterrupt
+        applied.append(recipe)
+        return plain(recipe, *given)
+
+    settings, folders = replace(SETTINGS, pictures=8 * 30), [tmp_path / name / "work" for name in ("whole", "killed")]
+    whole = Repairs(repairs.task, folders[0].parent, settings).looks
+    interrupted = Repairs(repairs.task, folders[1].parent, settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Recipe, "apply", apply)
+        with pytest.raises(KeyboardInterrupt):
+            _ = interrupted.looks
+    assert tuple(applied) == whole.recipes[:killed]
+    before = {path.name: path.stat().st_mtime_ns for path in folders[1].iterdir()} if kept else {}
+    assert len(before) == kept // 24
+
+    applied.clear()
+    killed = -1
+    with monkeypatch.context() as patch:
+        patch.setattr(Recipe, "apply", apply)
+        again = Repairs(repairs.task, folders[1].parent, settings).looks
+    assert tuple(applied) == whole.recipes[kept:]
+    assert before.items() <= {path.name: path.stat().st_mtime_ns for path in folders[1].iterdir()}.items()
+    first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders)
+    assert len(first) == 3
+    assert first == second
+    assert again.recipes == whole.recipes
+    for one, other in ((again.mutants, whole.mutants), (again.originals, whole.originals)):
+        assert torch.equal(one.pictures, other.pictures)
+        assert np.array_equal(one.labels_rad, other.labels_rad)
+    for name in ("recipe_of", "frame_of", "kept"):
+        assert np.array_equal(getattr(again, name), getattr(whole, name))
 
 
 def test_pictures_are_shared_by_networks_that_saw_frames_of_another_shape(repairs: Repairs, tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ def repair(
         float | None,
         typer.Option(help="Share of the drive, by time, to train and choose on; the rest judges. Default 0.6; --export: all of it."),
     ] = None,
-    pictures: Annotated[int, typer.Option(help="About how many mutants to render for training.")] = 4000,
+    pictures: Annotated[
+        int, typer.Option(help="About how many random mutants to render for training; --ways looks and answers add twice as many looks.")
+    ] = 4000,
     judged_frames: Annotated[int, typer.Option(help="Frames to judge under each severity.")] = 12,
     mirror_choice: Annotated[
         bool, typer.Option("--mirror-choice", help="Where candidates are chosen, measure clean error and response on mirrored frames, too.")

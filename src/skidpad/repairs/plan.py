@@ -59,7 +59,7 @@ class Way(Enum):
     MIX = "mix"
     """Findings and random stimuli, with labels and consistency."""
     LOOKS = "looks"
-    """The mix, and as many random looks, which belong to no family."""
+    """The mix, and random looks, which belong to no family."""
     ANSWERS = "answers"
     """Pictures as for looks, seen from moved places; what is right is what the first network answers to the originals, and no label is."""
 
@@ -89,10 +89,10 @@ class SearchSettings:
     judge. train_share: of the drive by time; the last validation_share of that chooses, the rest of the drive judges. ways, strengths: each
     way with each strength is a candidate; a strength is how many mutants an epoch takes for each clean picture. learning_rates: if
     given, every way and strength is trained with each of them, instead of with learning_rate. repaints: the share of random looks that
-    begin with a repaint (`repainting`). looks_each: random looks for each random stimulus. pictures: mutants of the pool, about.
-    judged_frames: frames under each severity that judges. mirror_choice: whether the stretch that chooses has its mirror image beside it,
-    for clean error and response; needs mirror. most_cost: the share by which the clean error may rise. seeds: how often the recommended one
-    and the control are trained. half: see `TrainingSettings`.
+    begin with a repaint (`repainting`). looks_each: random looks for each random stimulus. pictures: mutants under random stimuli,
+    about; findings and looks come on top. judged_frames: frames under each severity that judges. mirror_choice: whether the stretch that
+    chooses has its mirror image beside it, for clean error and response; needs mirror. most_cost: the share by which the clean error may
+    rise. seeds: how often the recommended one and the control are trained. half: see `TrainingSettings`.
     """
 
     families: tuple[str, ...] = ()
@@ -104,8 +104,8 @@ class SearchSettings:
     validation_share: Annotated[float, Within(above=0, below=1)] = 0.15
     ways: tuple[str, ...] = tuple(way.value for way in Way)
     strengths: tuple[float, ...] = (1.0, 3.0)
-    repaints: Annotated[float, Within(least=0, most=1)] = 0.5
-    looks_each: Positive = 1.0
+    repaints: Annotated[float, Within(least=0, most=1)] = 0.67
+    looks_each: Positive = 2.0
     pictures: Count = 4000
     judged_frames: Count = 12
     epochs: Count = 12

@@ -156,7 +156,7 @@ class Repairs:
     @cached_property
     def looks(self) -> Pairs:
         """The pool of random looks."""
-        count = round(self.settings.looks_each * max(4, self.settings.pictures // _FRAMES_PER_RECIPE))
+        count = max(1, round(self.settings.looks_each * max(4, self.settings.pictures // _FRAMES_PER_RECIPE)))
         return self._render("looks", self.train_drive, self._looks("looks", count), _FRAMES_PER_RECIPE)
 
     @cached_property

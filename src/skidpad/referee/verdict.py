@@ -263,27 +263,16 @@ def _clipped(frame: NumpyFrames) -> float:
 
 def has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
     """Tells whether a corner of the changed picture is cut off: one even colour with a hard edge, which light alone does not explain."""
-    lights: list[NDArray[np.int32]] = []
-
-    def light() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        if not lights:  # few pictures have a corner for which it is needed
-            size = after.shape[1], after.shape[0]
-            was = before if before.shape == after.shape else np.asarray(cv2.resize(before, size, interpolation=cv2.INTER_AREA), np.uint8)
-            lights.extend(_light(each) for each in (was, after))
-        return lights[0], lights[1]
-
-    return any(_is_cut_off(light, region) for spread in (0, BORDER_SPREAD) for region in _corners(after, spread))
+    if before.shape != after.shape:
+        before = np.asarray(cv2.resize(before, (after.shape[1], after.shape[0]), interpolation=cv2.INTER_AREA), np.uint8)
+    return any(_is_cut_off(before, after, *region) for spread in (0, BORDER_SPREAD) for region in _corners(after, spread))
 
 
-def _light(frame: NumpyFrames) -> NDArray[np.int32]:
-    """Returns the sum of the channels, (height, width)."""
-    return np.asarray(cv2.transform(frame.astype(np.float32), np.ones((1, 3), np.float32)), np.int32)
+def _corners(frame: NumpyFrames, spread: int) -> Iterator[tuple[NumpyFrames, tuple[slice, slice]]]:
+    """Yields, for each corner that no other reaches, 1 where its colour reaches within `spread` levels, (height, width), and its box.
 
-
-def _corners(frame: NumpyFrames, spread: int) -> Iterator[NumpyFrames]:
-    """Yields, for each corner that no other reaches, 1 where its colour reaches within `spread` levels, (height, width).
-
-    Corners are apart, since an even sky must not be blamed for a dark road.
+    Corners are apart, since an even sky must not be blamed for a dark road. What is too small for a border, or all of the picture, is
+    left out.
     """
     height, width = frame.shape[:2]
     known = np.zeros((height + 2, width + 2), np.uint8)
@@ -292,25 +281,35 @@ def _corners(frame: NumpyFrames, spread: int) -> Iterator[NumpyFrames]:
         if known[corner[1] + 1, corner[0] + 1]:
             continue
         found = np.zeros_like(known)
-        cv2.floodFill(frame, found, corner, 0, (spread,) * 3, (spread,) * 3, flags)
+        count, _, _, (left, top, across, down) = cv2.floodFill(frame, found, corner, 0, (spread,) * 3, (spread,) * 3, flags)
         known |= found
-        yield found[1:-1, 1:-1]
+        if _least_border(height, width) <= count < height * width:
+            yield found[1:-1, 1:-1], (slice(top, top + down), slice(left, left + across))
 
 
-def _is_cut_off(light: Callable[[], tuple[NDArray[np.int32], NDArray[np.int32]]], found: NumpyFrames) -> bool:
-    """Tells whether a region, 1 in (height, width), is a border; light: returns the sums of the channels of both pictures."""
+def _least_border(height: int, width: int) -> int:
+    """Returns how many pixels a border has at least."""
+    return int(LEAST_BORDER * height * width)
+
+
+def _light(frame: NumpyFrames) -> NDArray[np.float32]:
+    """Returns the sum of the channels, (height, width): whole numbers."""
+    return np.asarray(cv2.transform(frame.astype(np.float32), np.ones((1, 3), np.float32)), np.float32)
+
+
+def _is_cut_off(before: NumpyFrames, after: NumpyFrames, found: NumpyFrames, box: tuple[slice, slice]) -> bool:
+    """Tells whether a region, 1 in (height, width), is a border; box: around it, where first is asked what needs no more than that."""
     height, width = found.shape
-    least = int(LEAST_BORDER * height * width)
-    border = found > 0
-    if np.count_nonzero(border) < least or border.all():
+    least = _least_border(height, width)
+    inside, light = found[box], _light(after[box])
+    lights = cv2.calcHist([light], [0], inside, [766], [0.0, 766.0])
+    if lights.max() < BORDER_EVEN * lights.sum():
         return False
-    sums_was, sums = light()
-    if _evenness(sums[border]) < BORDER_EVEN:
+    apart = np.abs(_light(before[box]) - light) > 3 * BORDER_CHANGED
+    if np.count_nonzero(apart & (inside > 0)) < least:
         return False
-    was, now = sums_was / 3.0, sums / 3.0
-    changed = border & (np.abs(was - now) > BORDER_CHANGED)
-    if np.count_nonzero(changed) < least:
-        return False
+    border, (sums_was, sums) = found > 0, (_light(each).astype(np.int32) for each in (before, after))
+    changed, now = border & (np.abs(sums_was - sums) > 3 * BORDER_CHANGED), sums / 3.0
     # What was as light elsewhere tells what light alone would make of the corner: a dark sky is dark everywhere.
     levels = sums_was // 24
     count = np.bincount(levels[~border], minlength=32)
@@ -324,11 +323,6 @@ def _is_cut_off(light: Callable[[], tuple[NDArray[np.int32], NDArray[np.int32]]]
     ring = (cv2.dilate(found, np.ones((5, 5), np.uint8)) > 0) & ~border
     near = ring & (cv2.dilate(unexplained.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0)
     return bool(near.any()) and float(np.median(np.abs(now[near] - now[border].mean()))) > 12.0
-
-
-def _evenness(sums: NDArray[np.int32]) -> float:
-    """Returns the share of the commonest light among pixels, (N,)."""
-    return float(np.bincount(sums).max() / len(sums))
 
 
 def _road_kept(before: NumpyFrames, after: NumpyFrames, roads: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:

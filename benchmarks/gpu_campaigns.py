@@ -17,7 +17,7 @@ the campaign, whose lanes do them side by side; the highest floor bounds it. The
 lanes do not make it faster; how long they waited for its word, and so for each other's work, is measured in the whole campaign.
 
 Run: python benchmarks/gpu_campaigns.py [--device cuda] [--quick] [--frames 2048] [--staged 256] [--compared 32] [--lanes 8]
-     [--only test,weather,paper,drive] [--drive udacity:FOLDER]
+     [--only test,weather,paper,drive] [--drive udacity:FOLDER] [--bound-deg 10]
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from skidpad.kinds.drives.loop import BATCHES, Wheel
 from skidpad.kinds.drives.work import GPU_WIDTH
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
-from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
+from skidpad.kinds.pictures.weather.campaign import THRESHOLDS_DEG, DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import lanes
 from skidpad.referee import network, verdict
 from skidpad.referee.on_device import SeenOriginals, may_have_border
@@ -134,6 +134,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="test,weather,paper,drive")
     parser.add_argument("--drive", default="", help="on disk, instead of rendered frames")
     parser.add_argument("--subject", default=SUBJECT, help="of `paper`, instead of a bundled network")
+    bound_help = "of `paper`: degrees by which an inconsistent answer moves; the referee is asked about fewer pictures if this is larger"
+    parser.add_argument("--bound-deg", type=float, default=THRESHOLDS_DEG[0], help=bound_help)
     parser.add_argument("--weather", default="", help="of `paper`, a learned weather beside the random one")
     given = parser.parse_args()
     cuda = given.device.startswith("cuda")
@@ -349,13 +351,20 @@ def deeptest(*, quick: bool = False) -> Callable[[str, str], DeepTest]:
 
 
 def deeproad(
-    card: WeatherCard, weights: dict[str, torch.Tensor], styles: int = 1, subject: str = SUBJECT
+    card: WeatherCard, weights: dict[str, torch.Tensor], styles: int = 1, subject: str = SUBJECT, bound_deg: float = THRESHOLDS_DEG[0]
 ) -> Callable[[str, str], DeepTest]:
     choice = StyleChoice.RANDOM if card.styles is None else StyleChoice.MEAN if styles == 1 else StyleChoice.REAL
 
     def make(device: str, drive: str) -> DeepTest:
         road = DeepRoadSettings(
-            subject=subject, drive=drive, weathers=(card.name,), device=device, subject_device=device, style=choice.value, styles=styles
+            subject=subject,
+            drive=drive,
+            weathers=(card.name,),
+            device=device,
+            subject_device=device,
+            style=choice.value,
+            styles=styles,
+            thresholds_deg=(bound_deg,),
         )
         looks = WeatherLooks(Weather(card, weights, device), drawn_styles(card, choice, styles, 0))
         return DeepRoad.of(road, load_subject(subject, device), open_drive(drive), {card.name: looks})
@@ -412,7 +421,8 @@ def rows_of(given: argparse.Namespace, folder: Path) -> list[Row]:
             found.append((f"weather, {Path(given.weather).name}", *load_weather(Path(given.weather))))
         few = Drives(drives.whole, f"{whole}?stop={min(128, given.staged)}", f"{whole}?stop=2", is_slow=True)
         for name, card, weights in found:
-            row = grid_row(f"{name}, {STYLES} styles", deeproad(card, weights, STYLES, given.subject), given, few, folder / card.name)
+            make = deeproad(card, weights, STYLES, given.subject, given.bound_deg)
+            row = grid_row(f"{name}, {STYLES} styles", make, given, few, folder / card.name)
             subject = load_subject(given.subject, given.device)
             row.search_per_s = looked(prepared(card, weights, open_drive(few.whole), subject, given.device, "nbc"), 2)
             add(row)

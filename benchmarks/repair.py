@@ -56,8 +56,8 @@ _DEFAULTS = SearchSettings()
 NETWORKS = ("before", "control", "repaired")
 
 PICTURES_OF_A_PROCESS = {"random": 600, "looks": 2000, "validation": 2000}
-"""Of --pictures, how many bring work for one process that renders a set, so that none takes much longer than another; each other set is
-small and takes one process."""
+"""How many pictures of a set are work for one process, so that none takes much longer than another; each other set is small and takes
+one process."""
 
 Judged = dict[str, dict[str, dict[str, float]]]
 """Networks, their sets of pictures, and the figures of each."""
@@ -200,7 +200,8 @@ def sets_of(args: argparse.Namespace, fold: str) -> list[str]:
 
 def rendered_by(args: argparse.Namespace, name: str) -> int:
     """Returns how many processes render a set of pictures."""
-    return max(1, round(args.pictures / PICTURES_OF_A_PROCESS.get(name, args.pictures)))
+    pictures = args.pictures * (args.looks_each if name == "looks" else 1)
+    return max(1, round(pictures / PICTURES_OF_A_PROCESS.get(name, pictures)))
 
 
 def _together(found: Sequence[Judged], network: str, names: Sequence[str]) -> float:

@@ -117,7 +117,7 @@ def taught(labelled: LabelledPictures, frames: torch.Tensor, given: argparse.Nam
         drawn = [(each, torch.randint(len(each), (count,), generator=generator, device=given.device)) for each, count in sets]
         made = [augmented(shadowed(each.pictures[at], generator), each.classes[at], generator) for each, at in drawn]
         pictures, classes = (torch.cat(parts) for parts in zip(*made, strict=True))
-        with torch.autocast(given.device, torch.bfloat16):
+        with torch.autocast(torch.device(given.device).type, torch.bfloat16):
             logits = network(pictures.to(memory_format=torch.channels_last))
         loss = functional.cross_entropy(logits.float(), classes, weights, ignore_index=IGNORED)
         optimiser.zero_grad(set_to_none=True)

@@ -62,7 +62,7 @@ def agreement(frames: NumpyFrames, changed: dict[str, NumpyFrames], device: str 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_pictures_of_any_size_get_the_same_reasons_but_for_one_in_a_hundred(size: tuple[int, int]) -> None:
-    frames = rendered(*size)
+    frames = rendered(*size, count=2)
     differ, judged = agreement(frames, everything(frames))
     assert differ <= judged // 100
 
@@ -71,7 +71,7 @@ def test_pictures_of_any_size_get_the_same_reasons_but_for_one_in_a_hundred(size
 def test_conditions_and_transforms_get_the_same_reasons_but_for_one_in_a_hundred(preset: Preset) -> None:
     frames, given_stimuli = rendered(count=2), preset_stimuli(preset)
     recipes = [recipe for recipe in grid_recipes(given_stimuli) if not recipe.moves_camera(given_stimuli)]
-    made = {recipe.to_json(): as_numpy(recipe.apply(frames, given_stimuli)) for recipe in recipes[::3]}
+    made = {recipe.to_json(): as_numpy(recipe.apply(frames, given_stimuli)) for recipe in recipes[::5]}
     differ, judged = agreement(frames, made)
     assert judged > 50
     assert differ <= judged // 100
@@ -80,7 +80,7 @@ def test_conditions_and_transforms_get_the_same_reasons_but_for_one_in_a_hundred
 @pytest.mark.real_data
 @pytest.mark.parametrize("folder", ["comma10k/imgs", "weather/comma_night", "udacity-ch2-test/center"])
 def test_recorded_pictures_get_the_same_reasons_but_for_one_in_a_hundred(shared_data: Path, folder: str) -> None:
-    frames = bench.read(bench.chosen(shared_data / folder, 4))
+    frames = bench.read(bench.chosen(shared_data / folder, 3))
     differ, judged = agreement(frames, everything(frames))
     assert differ <= judged // 100
 
@@ -210,10 +210,9 @@ def campaign(device: str, **changes: object) -> DeepTest:
         transforms=transforms,
         relation="steers-alike",
         tolerance=0.01,
-        criteria=(),
         referee="on",
         device=device,
-        **changes,
+        **{"criteria": (), **changes},
     )
     return DeepTest.load(settings_)
 
@@ -237,3 +236,16 @@ def test_a_campaign_on_a_device_looks_at_its_originals_once_and_finds_the_same(t
     assert {word for word, _, _ in found["cpu"].values()} >= {"kept", "refused"}
     # the two cuts of a block of six frames, whatever its parts
     assert sorted(frames for frames, pixel_map in looked if pixel_map is None) == [2, 4]
+
+
+@pytest.mark.usefixtures("referee_on")
+def test_a_search_on_a_device_looks_at_each_of_its_seed_frames_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    of = on_device._Originals.of
+    monkeypatch.setattr(on_device._Originals, "of", lambda frames, *given: (looked.append(given[1]), of(frames, *given))[1])
+    monkeypatch.setattr(on_device, "_BATCH", 1)
+    made = campaign("cpu:0", searches=("greedy",), criteria=("nc",), seeds=2, max_failed_tries=2)
+    run = made.start(tmp_path / "run")
+    made.execute(run)
+    assert run.records("greedy").num_rows > 2
+    assert sum(pixel_map is None for pixel_map in looked) <= 1 + 2  # the block of the grid, and the seed frames

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -107,19 +108,22 @@ class Held:
 def clips_of(drive: Drive, recipes: Sequence[Recipe], frames: int, lead: int, rng: np.random.Generator) -> tuple[Clip, ...]:
     """Gives each recipe so many frames: any for a network that sees one frame, else a run of them.
 
-    Only frames with a label are given to a network that sees one.
+    Only frames with a label are given to a network that sees one. A recipe that is given several times gets frames from as many stretches
+    of the drive, so that no frame stands twice under it; of a short drive that may be fewer than asked for.
     """
     known = np.flatnonzero(np.isfinite(drive.steering_rad)) if lead == 0 else np.arange(len(drive))
-    count = min(frames, len(known))
+    stretches = {recipe: iter(np.array_split(known, times)) for recipe, times in Counter(recipes).items()}
     clips = []
     for recipe in recipes:
+        stretch = next(stretches[recipe])
+        count = min(frames, len(stretch))
         if lead == 0:
-            chosen = np.sort(rng.choice(known, count, replace=False))
+            chosen = np.sort(rng.choice(stretch, count, replace=False))
         else:
-            first = int(rng.integers(len(known) - count + 1))
-            chosen = known[first : first + count]
+            first = int(rng.integers(len(stretch) - count + 1))
+            chosen = stretch[first : first + count]
         clips.append(Clip(chosen, recipe))
-    return tuple(clips)
+    return tuple(clip for clip in clips if len(clip.frames))
 
 
 def render(

@@ -117,9 +117,9 @@ def drawn(frames: Picture, slope: Picture, level: Picture) -> Picture:
 
 
 def _even(maps: Picture, *, channels: bool = False) -> Picture:
-    """Gives maps the mean 0 and the deviation 1 that the first frame has, together or channel by channel."""
-    axes = (0, 1) if channels else None
-    return np.asarray((maps - maps[0].mean(axis=axes)) / np.maximum(maps[0].std(axis=axes), 1e-3), np.float32)
+    """Gives the maps of all frames the mean 0 and the deviation 1, together or channel by channel."""
+    axes = (0, 1, 2) if channels else None
+    return np.asarray((maps - maps.mean(axis=axes)) / np.maximum(maps.std(axis=axes), 1e-3), np.float32)
 
 
 def _mean(maps: Picture) -> Picture:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
     from skidpad.kinds.pictures.campaign import DeepTest
     from skidpad.oracles.relations import Relation
+    from skidpad.referee.on_device import SeenOriginals
     from skidpad.runs.folder import Run
     from skidpad.subjects.base import Observation
 
@@ -81,10 +82,11 @@ def seed_frame_shard(
         unguided_tries=accepted + settings.max_failed_tries + 1,
     )
     asked = SEARCHES.get(search)(task)
+    seen = campaign.seen(seed.batch.frames)
     while not asked.done:
         recipes = asked_of(asked, WIDTH, search)
         observation = look(recipes)
-        raises = _same_scene(campaign, seed, recipes, _raises(campaign, covered, observation))
+        raises = _same_scene(campaign, seed, recipes, _raises(campaign, covered, observation), seen)
         places = kept(len(recipes), asked.tell([Fitness(float(grown)) for grown in raises]))
         if not places:
             continue
@@ -101,7 +103,7 @@ def seed_frame_shard(
             one = Answers(*(values[place : place + 1] for values in (answers.original, answers.mutant, answers.label)))
             one = campaign.held_against(one, seed.batch.clip, recipe, times_s)
             mutant = campaign.mutate(seed.batch.frames, recipe, now_s)
-            case = judged(relation, one, mutant, campaign.words(seed.batch.frames, recipe, now_s))
+            case = judged(relation, one, mutant, campaign.words(seed.batch.frames, recipe, now_s, seen))
             columns.add(case, [recipe], indices[place : place + 1], seed.batch.frame_ids, activity.of(place))
     return ShardResult(search, seed.index, columns.table(), {search: found.pack()}, seed.batch.problems)
 
@@ -115,7 +117,9 @@ def _raises(campaign: DeepTest, covered: CoverageTracker | None, observation: Ob
     return [bool(gain) for gain in (gains > 0).tolist()]
 
 
-def _same_scene(campaign: DeepTest, seed: SeedFrame, recipes: Sequence[Recipe], raises: Sequence[bool]) -> list[bool]:
+def _same_scene(
+    campaign: DeepTest, seed: SeedFrame, recipes: Sequence[Recipe], raises: Sequence[bool], seen: SeenOriginals | None
+) -> list[bool]:
     """Tells which of the tries that raise coverage still show the scene; another scene covers much and is no test.
 
     The referee is asked up to the first try that it keeps: the guide takes no other.
@@ -124,7 +128,7 @@ def _same_scene(campaign: DeepTest, seed: SeedFrame, recipes: Sequence[Recipe], 
     times_s = campaign.times_s(seed.batch.indices)
     now_s = times_s[len(times_s) - len(seed.batch) :]
     for place in np.flatnonzero(raises).tolist():
-        words = campaign.words(seed.batch.frames, recipes[place], now_s)
+        words = campaign.words(seed.batch.frames, recipes[place], now_s, seen)
         mutant = None if words is None else as_numpy(campaign.mutate(seed.batch.frames, recipes[place], now_s))
         told[place] = words is None or mutant is None or may_stand(words(np.arange(len(mutant)), mutant).reasons[-1])
         if told[place]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
 
     Words = Callable[[IntArray, Frames], Verdicts]
-    "Asks the referee about some mutants, given their places in the batch, and all of its mutants where they are."
+    "Judges the mutants at these places. It takes the whole batch of mutants, which may lie on a device."
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.runs.folder import Run

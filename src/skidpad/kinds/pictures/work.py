@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from skidpad.core.images import FloatArray, Frames, IntArray
+from skidpad.core.images import FloatArray, Frames
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.criteria import neurons_of
 from skidpad.coverage.profile import Profile
@@ -170,12 +170,12 @@ class LastRead(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Frames that were read, their clip on the device, and how it is cut, with what the referee sees there for each cut."""
+    """Frames that were read, and their clip on the device; of a block, also its cuts and what the referee sees in each of them."""
 
     batch: FrameBatch
     clip: Frames
-    cuts: Sequence[slice]
-    seen: Sequence[SeenOriginals | None]
+    cuts: Sequence[slice] = ()
+    seen: Sequence[SeenOriginals | None] = ()
 
 
 @dataclass(frozen=True)
@@ -274,19 +274,20 @@ class DeepTestWork:
         return Part(columns.table(), {name: tracker.pack() for name, tracker in covered.items()})
 
     def _block(self, block: int) -> Shown:
-        return self._shown(self._originals.readable(self.campaign.block(block)))
-
-    def _shown(self, frames: Sequence[int] | IntArray) -> Shown:
         campaign, lead = self.campaign, self.campaign.subject.lead
-        batch = campaign.read_again(frames)
+        batch = campaign.read_again(self._originals.readable(campaign.block(block)))
         clip = campaign.on_device(batch.clip)
         cuts = cut(len(batch), lead, campaign.settings.device, clip.shape[1] * clip.shape[2])
         return Shown(batch, clip, cuts, [campaign.seen(clip[some.start + lead : some.stop + lead]) for some in cuts])
 
     def tries(self, tries: Tries, _: Progress) -> Observation:
         """Shows the subject one frame under some recipes, with the frames before it that it looks back at."""
-        shown = self.last_read.get(tries.frame_index, partial(self._shown, [tries.frame_index]))
+        shown = self.last_read.get(tries.frame_index, partial(self._seed, tries.frame_index))
         return self._seen(shown.clip, tries.recipes, self.campaign.times_s(shown.batch.indices))
+
+    def _seed(self, frame_index: int) -> Shown:
+        batch = self.campaign.read_again([frame_index])
+        return Shown(batch, self.campaign.on_device(batch.clip))
 
     def random_shard(self, index: int, _: Progress) -> ShardResult:
         """Computes the shard of one seed frame without a guide, which no other shard has to wait for."""

@@ -88,7 +88,8 @@ def same_drive(
 ) -> SameDrive:
     """Compares scenes with the recorded ones that they were made of. clips: recorded ones, each with what was made of it."""
     overlap = overlap_of(recorded.roads, _roads(judges, scenes))
-    kept = verdict.judge(recorded.scenes, scenes, device=device).kept
+    parts = [slice(first, first + _TOGETHER) for first in range(0, len(scenes), _TOGETHER)]
+    kept = np.concatenate([verdict.judge(recorded.scenes[part], scenes[part], device=device).kept for part in parts])
     has_road = np.isfinite(overlap)
     mean, below = _mean_and_below(overlap[has_road])
     kept_mean, kept_below = _mean_and_below(overlap[has_road & kept])

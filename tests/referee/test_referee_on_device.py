@@ -73,7 +73,7 @@ def test_conditions_and_transforms_get_the_same_reasons_but_for_one_in_a_hundred
     recipes = [recipe for recipe in grid_recipes(given_stimuli) if not recipe.moves_camera(given_stimuli)]
     made = {recipe.to_json(): as_numpy(recipe.apply(frames, given_stimuli)) for recipe in recipes[::5]}
     differ, judged = agreement(frames, made)
-    assert judged > 50
+    assert judged > 30
     assert differ <= judged // 100
 
 

@@ -257,6 +257,8 @@ def test_subjects_rank_by_their_shares(tmp_path: Path) -> None:
     rows = ranked([(name, [summary]) for name, (_, summary) in results.items()])
     assert [row.subject for row in rows] == ["perfect", "faulty"]
     assert rows[0].moved == pytest.approx(0.0, abs=1e-9)
+    steady = ranked([(name, [summary]) for name, (_, summary) in results.items()], ["", "answers the same on every frame"])
+    assert [(row.subject, row.senseless) for row in steady] == [("faulty", ""), ("perfect", "answers the same on every frame")]
     two = ranked([("twice", [results["faulty"][1]] * 2)])[0]
     assert two.counts[0].inconsistent == 2 * rows[1].counts[0].inconsistent
     assert two.mean_deg == pytest.approx(rows[1].mean_deg)

@@ -103,9 +103,14 @@ def rank(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Finished runs of `weather test`, one for each subject.")],
     json: Json = False,
 ) -> None:
-    """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first."""
+    """Rank subjects by robustness: runs over the same drive, weathers and bounds, the most consistent subject first.
+
+    A subject that always answers the same, or as no steering wheel can, comes last and has no rank.
+    """
     from skidpad.kinds.pictures.weather.campaign import DeepRoad, DeepRoadSettings
     from skidpad.kinds.pictures.weather.summary import check_comparable, ranked, summarise_road
+    from skidpad.oracles.doubts import senseless
+    from skidpad.runs.findings import run_doubts
     from skidpad.runs.folder import Run
 
     for path in runs:
@@ -119,7 +124,7 @@ def rank(
     for run in opened:
         campaign = DeepRoad.load_road(DeepRoadSettings.from_config(run.config), run.manifest)
         results.append((campaign.subject.description.name, [summarise_road(run, campaign)]))
-    _show_ranking(ranked(results), json=json)
+    _show_ranking(ranked(results, [senseless(run_doubts(run)) for run in opened]), json=json)
 
 
 def fetch(
@@ -162,12 +167,13 @@ def degrees_of(text: str) -> tuple[float, ...]:
 def _show_ranking(rows: Sequence[Ranked], *, json: bool) -> None:
     """Prints subjects, the most consistent first."""
     if json:
-        print_json({"ranking": [{**asdict(row), "moved_in_spreads": row.moved, "rank": place} for place, row in enumerate(rows, 1)]})
+        placed = [(row, None if row.senseless else place) for place, row in enumerate(rows, 1)]
+        print_json({"ranking": [{**asdict(row), "moved_in_spreads": row.moved, "rank": place} for row, place in placed]})
         return
     bounds = [f"{bound.threshold_deg:g} deg" for bound in rows[0].counts]
     cells = [
         (
-            place,
+            "-" if row.senseless else place,
             row.subject,
             *(bound.inconsistent for bound in row.counts),
             row.counts[0].cases,
@@ -180,6 +186,9 @@ def _show_ranking(rows: Sequence[Ranked], *, json: bool) -> None:
     ]
     columns = ("rank", "subject", *bounds, "cases", f"share at {bounds[0]}", "mean change (deg)", "spread (deg)", "change / spread")
     table("subjects by robustness, the most consistent first", columns, cells)
+    unranked = "; ".join(f"{row.subject} {row.senseless}" for row in rows if row.senseless)
+    if unranked:
+        say(f"not ranked: {unranked}")
     say(
         "spread is the standard deviation of a subject's answers on the frames as they are: one that hardly steers is consistent without "
         "being robust; where change / spread is 1, the answer says as little as one to another frame"

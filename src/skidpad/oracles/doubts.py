@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from math import degrees, inf, isfinite, nan, radians, sqrt
@@ -80,6 +81,20 @@ def doubts_of(
     elif len(finite) >= _FEWEST and isfinite(tolerated_rad):
         found.append(_constant(finite, _STILL_TOLERANCE * tolerated_rad, f"{_deg(tolerated_rad)} are tolerated", prepared_by))
     return tuple(doubt for doubt in found if doubt is not None)
+
+
+_SENSELESS = {
+    DoubtKind.CONSTANT: "answers the same on every frame",
+    DoubtKind.IMPLAUSIBLE: "gives answers that no steering wheel can take",
+}
+
+
+def senseless(doubts: Iterable[Doubt]) -> str:
+    """Says why a network's changed answers cannot be compared with another's, as "answers the same on every frame"; empty if they can.
+
+    A constant answer never changes, and bounds are in degrees, which answers beyond a wheel's lock hardly are.
+    """
+    return next((_SENSELESS[doubt.kind] for doubt in doubts if doubt.kind in _SENSELESS), "")
 
 
 def doubts_payload(doubts: tuple[Doubt, ...]) -> list[dict[str, object]]:

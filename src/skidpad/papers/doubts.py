@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from skidpad.oracles.doubts import Doubt, DoubtKind
-
-_SENSELESS: Mapping[DoubtKind, str] = {
-    DoubtKind.CONSTANT: "answers the same on every frame",
-    DoubtKind.IMPLAUSIBLE: "gives answers that no steering wheel can take",
-}
-"""Doubts under which a count of changed answers says nothing: a constant answer never changes, and bounds are in degrees, which answers
-beyond a wheel's lock hardly are."""
+from skidpad.oracles.doubts import Doubt, DoubtKind, senseless
 
 
 class Cell(Protocol):
@@ -34,7 +27,7 @@ C = TypeVar("C", bound=Cell)
 
 def is_senseless(cell: Cell) -> bool:
     """Tells whether the figures of a cell cannot be compared with those of other subjects."""
-    return any(doubt.kind in _SENSELESS for doubt in cell.doubts)
+    return bool(senseless(cell.doubts))
 
 
 def comparable(cells: Sequence[C]) -> tuple[C, ...]:
@@ -49,7 +42,7 @@ def shown_subject(cell: Cell) -> str:
 
 def left_out(cells: Sequence[Cell]) -> str:
     """Names the subjects that are compared with no other, and why; empty where there is none."""
-    found = {cell.subject: _SENSELESS[doubt.kind] for cell in cells for doubt in reversed(cell.doubts) if doubt.kind in _SENSELESS}
+    found = {cell.subject: why for cell in cells if (why := senseless(cell.doubts))}
     return "; ".join(f"{subject} {why}" for subject, why in found.items())
 
 
@@ -57,8 +50,8 @@ def doubt_facts(cells: Sequence[Cell], comparisons: str) -> tuple[str, ...]:
     """Returns a warning for each subject and doubt; comparisons: what senseless subjects are left out of."""
     found = {(cell.subject, doubt.kind): doubt for cell in cells for doubt in cell.doubts}
     return tuple(
-        f"warning: {_said_of(subject, doubt)}{f' {subject} is left out of {comparisons}.' if kind in _SENSELESS else ''}"
-        for (subject, kind), doubt in found.items()
+        f"warning: {_said_of(subject, doubt)}{f' {subject} is left out of {comparisons}.' if senseless((doubt,)) else ''}"
+        for (subject, _), doubt in found.items()
     )
 
 

@@ -6,7 +6,7 @@ Reference: DeepRoad, section 4.3 and Table 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import degrees, nan, sqrt
 from typing import TYPE_CHECKING
 
@@ -188,13 +188,17 @@ def _numbers(table: pa.Table, name: str) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One subject over one or more runs; counts are of all its weathers together, spread_deg of its answers on originals."""
+    """One subject over one or more runs; counts are of all its weathers together, spread_deg of its answers on originals.
+
+    senseless: why its counts cannot be compared with another's, see `oracles.doubts`; empty if they can.
+    """
 
     subject: str
     counts: tuple[BoundCount, ...]
     mean_deg: float
     spread_deg: float
     rmse_rad: float
+    senseless: str = ""
 
     @property
     def moved(self) -> float:
@@ -202,15 +206,17 @@ class Ranked:
         return self.mean_deg / self.spread_deg if self.spread_deg > 0.0 else float("nan")
 
 
-def ranked(results: Sequence[tuple[str, Sequence[RoadSummary]]]) -> tuple[Ranked, ...]:
+def ranked(results: Sequence[tuple[str, Sequence[RoadSummary]]], senseless: Sequence[str] = ()) -> tuple[Ranked, ...]:
     """Ranks subjects, the most consistent first: by the share at the first error bound, then at the next ones, then by name.
 
-    results: a subject's name with the summaries of its runs, all at the same bounds.
+    results: a subject's name with the summaries of its runs, all at the same bounds. senseless: of each subject; those that have a reason
+    come last.
 
     Reference: DeepRoad, section 4.4, which orders its models by their counts.
     """
-    rows = [_ranked(name, summaries) for name, summaries in results]
-    return tuple(sorted(rows, key=lambda row: (*(count.rate for count in row.counts), row.subject)))
+    reasons = senseless or [""] * len(results)
+    rows = [replace(_ranked(*result), senseless=why) for result, why in zip(results, reasons, strict=True)]
+    return tuple(sorted(rows, key=lambda row: (bool(row.senseless), *(count.rate for count in row.counts), row.subject)))
 
 
 def check_comparable(runs: Sequence[Run]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -15,6 +15,7 @@ import typer
 from making.formats import file_formats
 from making.markdown import page, table
 from skidpad.cli.listing import _LISTS as LISTS  # what `skidpad list` prints, row for row
+from skidpad.cli.listing import Rows, parts_of
 from skidpad.cli.main import app
 
 
@@ -127,10 +128,12 @@ _INTRODUCTIONS: Mapping[str, str] = {
 def _lists() -> str:
     added = "transforms, criteria, relations, searches, campaigns, readers, architectures, worlds, domains, constraints"
     parts = [f"What `skidpad list WHAT` prints. A package of your own adds {added} by an entry point of the group `skidpad.WHAT`."]
-    for name, rows in LISTS.items():
-        parts += [f"## {name}", _INTRODUCTIONS.get(name, ""), _rows(rows)]
+    for name in LISTS:
+        parts += [f"## {name}", _INTRODUCTIONS.get(name, "")]
+        for heading, rows in parts_of(name).values():
+            parts += ["" if heading == name else f"**{heading[0].upper()}{heading[1:]}**", _rows(rows)]
     return page("Names", *(part for part in parts if part))
 
 
-def _rows(rows: Callable[[], list[tuple[str, str]]]) -> str:
-    return table(("name", "what it is"), [(f"`{name}`", re.sub(r"\s+", " ", text)) for name, text in rows()])
+def _rows(rows: Rows) -> str:
+    return table(("name", "what it is"), [(f"`{name}`", re.sub(r"\s+", " ", text)) for name, text in rows])

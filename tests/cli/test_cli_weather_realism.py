@@ -1,6 +1,7 @@
 """Rendering sets, learning a classifier and measuring realism, as commands."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,8 @@ def test_a_classifier_is_learned_and_judges(skidpad, sets: Path, tmp_path: Path)
     shown = skidpad("weather", "realism", *wishes)
     assert "deeptest-fog" in shown.out
     assert "50 % is not at all" in shown.out
+    assert "what is left of the road" in shown.out
+    assert len(re.findall(r"│ fog +│ recorded frames, unchanged +│", shown.out)) == 2
 
 
 def test_a_set_is_rendered_and_says_so(skidpad, tmp_path: Path) -> None:
@@ -82,7 +85,12 @@ def test_bad_wishes_end_in_clear_words(skidpad, tmp_path: Path, monkeypatch: pyt
 def test_weathers_are_listed(skidpad) -> None:
     done = skidpad("list", "weathers", "--json")
     assert done.code == 0, done.err
-    assert {"rain", "dusk", "snow-night", *pretrained_names()} <= set(json.loads(done.out))
+    found = json.loads(done.out)
+    assert set(found["bundled"]) == set(pretrained_names())
+    assert {"rain", "dusk", "snow", "snow-night"} <= set(found["rendered"])
+    bundled, looks = skidpad("list", "weathers").out.split("looks of the built-in world, for `weather render`")
+    for name, times in {"rain": (1, 1), "snow": (0, 1)}.items():
+        assert tuple(len(re.findall(rf"│ {name} +│", part)) for part in (bundled, looks)) == times
 
 
 def test_names_of_weathers_that_come_along_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

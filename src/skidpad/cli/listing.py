@@ -11,6 +11,8 @@ from skidpad.core.registry import broken_plugins
 from skidpad.page.terminal import print_json, say, table, warn
 
 Rows = list[tuple[str, str]]
+Parts = dict[str, tuple[str, Rows]]
+"""Rows under a heading each, by the name that programs read."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,13 +33,21 @@ def list_rows(
         return
     if what not in _LISTS:
         raise UnknownNameError.among("list", what, _LISTS)
-    rows = _LISTS[what]()
+    parts = parts_of(what)
     for words in broken_plugins():
         warn(words)
     if json:
-        print_json(dict(rows))
-    else:
-        table(what, ("name", "what it is"), rows)
+        found = {key: dict(rows) for key, (_, rows) in parts.items()}
+        print_json(found.get(what, found))
+        return
+    for heading, rows in parts.values():
+        table(heading, ("name", "what it is"), rows)
+
+
+def parts_of(what: str) -> Parts:
+    """Returns a list with its headings; one without any has its own name."""
+    listed = _LISTS[what]()
+    return listed if isinstance(listed, dict) else {what: (what, listed)}
 
 
 def _summary(row: object) -> str:
@@ -132,7 +142,7 @@ def _architectures() -> Rows:
     return rows
 
 
-def _weathers() -> Rows:
+def _weathers() -> Parts:
     from skidpad.stimuli.weather.files import WeatherCard
     from skidpad.stimuli.weather.pretrained import pretrained_names, pretrained_weather
     from skidpad.worlds.render.weather_sets import RENDERED_WEATHERS
@@ -141,8 +151,14 @@ def _weathers() -> Rows:
     for name in pretrained_names():
         path = pretrained_weather(name)
         card = WeatherCard.from_toml(path.read_text(encoding="utf-8"), str(path))
-        rows.append((name, f"bundled, for --weather: learned by {card.method.value} at {card.size_px} px from {card.learned_from}"))
-    return [*rows, *((row.name, f"for `skidpad weather render`: {row.about}") for row in RENDERED_WEATHERS.values())]
+        rows.append((name, f"learned by {card.method.value} at {card.size_px} px from {card.learned_from}"))
+    return {
+        "bundled": ("bundled learned weathers, for `weather test`, `search` and `realism`", rows),
+        "rendered": (
+            "looks of the built-in world, for `weather render`, not for `weather test`",
+            [(row.name, row.about) for row in RENDERED_WEATHERS.values()],
+        ),
+    }
 
 
 def _worlds() -> Rows:
@@ -175,7 +191,7 @@ def _duel_rewards() -> Rows:
     return [(name, _summary(REWARDS.get(name))) for name in REWARDS.names()]
 
 
-_LISTS: dict[str, Callable[[], Rows]] = {
+_LISTS: dict[str, Callable[[], Rows | Parts]] = {
     "transforms": _transforms,
     "criteria": _criteria,
     "relations": _relations,

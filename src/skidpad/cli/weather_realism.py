@@ -18,6 +18,7 @@ from skidpad.page.terminal import print_json, progress_bar, say, table
 if TYPE_CHECKING:
     from skidpad.kinds.pictures.weather.realism import Realism, RealismLine
     from skidpad.stimuli.weather.classifier import ClassifierCard
+    from skidpad.stimuli.weather.realism import RealismRow
 
 
 def add_to(weathers: typer.Typer) -> None:
@@ -65,8 +66,8 @@ def realism(
     weather: Annotated[
         list[str] | None,
         typer.Option(
-            help="FILE or a name of `skidpad list weathers`; with its class FILE=CLASS; under a condition FILE+fog(visibility_m=200). "
-            "May be repeated."
+            help="FILE or a bundled weather's name (`skidpad list weathers`); with its class FILE=CLASS; under a condition "
+            "FILE+fog(visibility_m=200). May be repeated."
         ),
     ] = None,
     real: Annotated[
@@ -176,12 +177,12 @@ def _show_realism(found: Realism) -> None:
 
     pictures = "rendered" if found.classifier.rendered else "real"
     say(f"The classifier puts {percent(found.classifier.accuracy)} of held-out {pictures} pictures in their class.")
-    columns = ("class", "scenes", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
-    table("realism", columns, [_cells(line) for line in found.lines])
-    say("told from real: 50 % is not at all; nearer: how much of the way from the scenes as they were to real ones (MMD)")
+    columns = ("class", "pictures", "in the class (95 %)", "scene kept", "told from real", "nearer to real")
+    table("does it look like the weather?", columns, [_cells(line) for line in found.lines])
+    say("told from real: 50 % is not at all; nearer: how much of the way from the recorded frames to real pictures (MMD)")
     names = (
         "class",
-        "scenes",
+        "pictures",
         "road IoU",
         f"below {LEAST_IOU:g}",
         "not kept",
@@ -193,7 +194,11 @@ def _show_realism(found: Realism) -> None:
         "flicker",
         "recorded",
     )
-    table("the same drive", names, [_drive_cells(line) for line in found.lines if line.drive is not None])
+    table(
+        "what is left of the road, of contrast and of steadiness",
+        names,
+        [_drive_cells(line) for line in found.lines if line.drive is not None],
+    )
     say("road IoU: the drivable area before and after; not kept: scenes that the referee refuses or doubts, which no campaign counts")
     say("unsteady: scenes whose road the judge sees elsewhere in other light; of the kept, of the steady: IoU, share below")
     say("contrast: the share that is left; flicker: grey levels between neighbouring frames")
@@ -205,7 +210,7 @@ def _cells(line: RealismLine) -> tuple[object, ...]:
     row, test = line.row, line.row.against_real
     return (
         row.target,
-        row.name,
+        _name(row),
         f"{row.right} of {row.total} ({100 * line.share.low:.0f} to {100 * line.share.high:.0f} %)",
         None if row.kept is None else f"{row.kept} of {row.total}",
         None if test is None else f"{100 * test.accuracy:.0f} %, p {test.accuracy_p:.3f}",
@@ -222,7 +227,7 @@ def _drive_cells(line: RealismLine) -> tuple[object, ...]:
     shares = (drive.contrast_near, drive.contrast_far)
     return (
         line.row.target,
-        line.row.name,
+        _name(line.row),
         None if drive.road_iou is None else f"{drive.road_iou:.3f}",
         None if drive.road_iou_below is None else percent(drive.road_iou_below),
         percent(drive.not_kept),
@@ -232,6 +237,11 @@ def _drive_cells(line: RealismLine) -> tuple[object, ...]:
         *(None if share is None else f"{100 * share:.0f} %" for share in shares),
         *(None if levels is None else f"{levels:.1f}" for levels in (drive.flicker, drive.flicker_recorded)),
     )
+
+
+def _name(row: RealismRow) -> str:
+    """Names pictures; those of the drive stand in each class as a control."""
+    return "recorded frames, unchanged" if row.kind == "untranslated" else row.name
 
 
 def _iou_and_below(mean: float | None, below: float | None) -> str | None:

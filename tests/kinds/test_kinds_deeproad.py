@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from bar_world import HEIGHT_PX, WIDTH_PX, BarSubject, bar_drive, column_of, described
+from deeproad_toys import FAULTY, Glare, road, run_of
 from tactic_toys import toy_drive, toy_subject
 from torch.nn import functional
 
 from skidpad.core.errors import BadRunError, BadSubjectError, InterruptedRunError, SkidpadError, UnknownNameError
 from skidpad.core.images import pixel_hash
-from skidpad.core.stimuli import Params, Real, Recipe, Space
+from skidpad.core.stimuli import Params, Recipe
 from skidpad.core.units import AngleUnit, PlainUnit
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.pictures.evidence import replay_case
@@ -32,44 +32,7 @@ from skidpad.stimuli.weather.stimulus import WeatherLooks
 from skidpad.stimuli.weather.translation import REDRAWN, TOLERANCE_RAD, Weather, model_of
 from skidpad.subjects.description import Output
 
-FAULTY = BarSubject(left_threshold=60)
 SIZES = Sizes(filters=4, blocks=1, style=3, hidden=8, scales=1)
-
-
-class Glare:
-    """A weather that only makes everything brighter, by one number."""
-
-    def __init__(self, *shifts: float, sha256: str = "glare") -> None:
-        self.space = Space((Real("style_0", 0.0, 255.0, 0.0),), tuple(Params(style_0=shift) for shift in shifts))
-        card = SimpleNamespace(
-            weights_sha256=sha256,
-            sha256=sha256,
-            method=Method.MUNIT,
-            rendered=True,
-            size_px=64,
-            learned_from="glare (rendered)",
-            steps=3,
-            name="glare",
-            contrast=0.0,
-            detail=0.0,
-        )
-        self.weather = SimpleNamespace(card=card, style_size=1, batch_size=4)
-        self.is_halved = False
-
-    def apply(self, frames, params: Params):
-        return np.clip(frames.astype(int) + int(params.real("style_0")), 0, 255).astype(np.uint8)
-
-
-def road(subject: BarSubject = FAULTY, *shifts: float, frames: int = 12, **changes: object) -> DeepRoad:
-    settings = {"subject": "toy", "drive": "toy", "weathers": ("glare",), "thresholds_deg": (2.0, 20.0, 40.0), "shard_frames": 5, **changes}
-    made = DeepRoadSettings(**{"styles": len(shifts) or 1, "style": "random", "subject_device": "cpu", **settings})
-    return DeepRoad.of(made, subject, bar_drive(frames), {"glare": Glare(*(shifts or (30.0,)))})
-
-
-def run_of(campaign: DeepRoad, path: Path) -> Run:
-    run = campaign.start(path)
-    campaign.execute(run)
-    return run
 
 
 def card(method: Method = Method.MUNIT, **changes: object) -> WeatherCard:
@@ -139,6 +102,7 @@ def test_counts_equal_the_formula_on_stored_answers(tmp_path: Path) -> None:
     original, mutant, label = (records[name].to_numpy() for name in ("original", "mutant", "label"))
     assert found.overall.correlation == pytest.approx(np.corrcoef(original, mutant)[0, 1])
     assert found.overall.rmse_rad == pytest.approx(np.sqrt(np.mean((mutant - label) ** 2)))
+    assert found.overall.original_rmse_rad == pytest.approx(np.sqrt(np.mean((original - label) ** 2)))
     assert found.spread_deg == pytest.approx(np.degrees(np.std(run.records("originals")["original"].to_numpy())))
     assert np.array_equal(records["violated"].to_numpy(zero_copy_only=False), moved >= 2.0)
     assert int(found.deviations.sum()) == len(moved)

@@ -20,6 +20,7 @@ from skidpad.kinds.pictures import guided
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.page import deeptest_page
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
 from skidpad.referee.verdict import Reason, Verdicts, Word
@@ -79,6 +80,10 @@ def test_what_the_referee_refuses_is_recorded_and_counts_for_nothing(tmp_path: P
     found = Refereed.of(run)
     assert found.words == {Word.KEPT: 3, Word.REFUSED: 3}
     assert "3 of the 6 changed pictures" in found.said
+    (shown,) = deeptest_page(campaign, run).galleries
+    assert sum(int(row.label.rpartition("(")[2].rstrip(")")) for row in shown.rows) == 3
+    assert {len(row.pictures) for row in shown.rows} <= {2, 4}
+    assert all("translation" in row.note for row in shown.rows)
     again = replay_case(campaign, run, rows["translation"][0]["case_id"])
     assert again.is_reproduced(0.0)
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.opening import LOCK_DEG, drive_warnings
+from skidpad.kinds.pictures.apart import apart_galleries
 from skidpad.kinds.pictures.charts import deviation_chart, picture_charts, picture_tables, problem_table
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.summary import EPSILON_RAD2, Summary, Untested, summarise, untested_frames
@@ -265,6 +266,7 @@ def deeptest_page(campaign: DeepTest, run: Run) -> Page:
         notes=notes_of(campaign, relation, summary),
         pictures=pictures,
         pictures_note=pictures_note(pictures, overall.findings, relation_sentence(relation, campaign.judged), campaign.judged.shown_unit),
+        galleries=apart_galleries(run, campaign),
         charts=(
             *picture_charts(summary.by_stimulus, summary.by_parameters, summary.coverage),
             *([deviation_chart(moved)] if sum(moved.counts) else []),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from math import isfinite
+from math import degrees, isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skidpad.core.stimuli import Recipe
+from skidpad.kinds.pictures.apart import apart_galleries
 from skidpad.kinds.pictures.charts import deviation_chart, problem_table
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.page import WILSON, pictures_note, relation_sentence, worst_cards
@@ -99,7 +100,9 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
     """Lays out the counts by weather and by style, the weathers themselves, and what was left out."""
     bounds = tuple(f"≥ {bound:g}°" for bound in campaign.road.thresholds_deg)
     first = campaign.road.thresholds_deg[0]
-    columns = ("Weather", *bounds, "Answers", f"Share ≥ {first:g}°", "95 % interval", "Mean change", "Largest", "Correlation", "RMSE (rad)")
+    errors = ("RMSE in the weather", "RMSE as recorded")
+    columns = ("Weather", *bounds, "Answers", f"Share ≥ {first:g}°", "95 % interval", "Mean change", "Largest", "Correlation", *errors)
+    rmse_note = "RMSE: against the labels, in the weather and on the same frames as recorded, over the answers that count."
     whole = [*summary.by_weather, *([summary.overall] if len(summary.by_weather) > 1 else [])]
     made = [
         (
@@ -108,14 +111,13 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
             looks.weather.card.learned_from,
             count(looks.weather.card.steps),
             f"{looks.weather.card.size_px}",
-            f"{looks.weather.card.contrast:g}",
-            f"{looks.weather.card.detail:g}",
+            f"{100.0 * looks.weather.card.detail:.0f} %",
             looks.weather.card.weights_sha256[:12],
         )
         for name, looks in campaign.weathers.items()
     ]
     return [
-        Table("weathers", "Inconsistent answers by weather", columns, tuple(_row((each.weather,), each) for each in whole)),
+        Table("weathers", "Inconsistent answers by weather", columns, tuple(_row((each.weather,), each) for each in whole), note=rmse_note),
         Table(
             "styles",
             "Inconsistent answers by style",
@@ -125,9 +127,10 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
         Table(
             "learned",
             "The weathers",
-            ("Weather", "Method", "From", "Steps", "Pixels", "Contrast", "Detail", "Weights"),
+            ("Weather", "Method", "Learned from", "Steps", "Shorter side (px)", "Detail from the frame", "Hash of the weights"),
             tuple(made),
             3,
+            "Detail from the frame: the share of edges and texture that is the recorded frame's own; the network paints the rest.",
         ),
         problem_table([*campaign.drive.problems, *summary.problems]),
     ]
@@ -144,7 +147,8 @@ def _row(names: Sequence[str], each: WeatherConditions) -> tuple[str, ...]:
         degrees_words(each.mean_deg),
         degrees_words(each.worst_deg),
         f"{each.correlation:.3f}" if isfinite(each.correlation) else NOTHING,
-        f"{each.rmse_rad:.4f}" if isfinite(each.rmse_rad) else NOTHING,
+        degrees_words(degrees(each.rmse_rad)),
+        degrees_words(degrees(each.original_rmse_rad)),
     )
 
 
@@ -182,7 +186,7 @@ def deeproad_page(campaign: DeepRoad, run: Run) -> Page:
         ),
         pictures=pictures,
         pictures_note=pictures_note(pictures, found, relation_sentence(relation, campaign.judged)),
-        galleries=_galleries(campaign, summary),
+        galleries=(*_galleries(campaign, summary), *apart_galleries(run, campaign, partial(recipe_words, campaign))),
         charts=charts(campaign, summary),
         tables=tables(campaign, summary),
     )
@@ -302,9 +306,21 @@ def _remarks(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
         for name, looks in campaign.weathers.items()
         if looks.is_halved
     ]
-    if isfinite(summary.rmse_rad):
-        notes.append(f"Against the labels: RMSE {summary.rmse_rad:.4f} rad on the frames as they are; the table has it by weather.")
-    return notes
+    return [*notes, _error_words(summary)]
+
+
+def _error_words(summary: RoadSummary) -> str:
+    """Words the errors against the labels, those of the same frames beside each other; empty without labels."""
+    if not isfinite(summary.rmse_rad):
+        return ""
+    whole, every = summary.overall, degrees_words(degrees(summary.rmse_rad))
+    if not isfinite(whole.rmse_rad):
+        return f"Error against the labels (RMSE): {every} on all frames as recorded."
+    changed, recorded = degrees_words(degrees(whole.rmse_rad)), degrees_words(degrees(whole.original_rmse_rad))
+    return (
+        f"Error against the labels (RMSE) over the answers that count: {changed} under weather, {recorded} on the same frames as recorded; "
+        f"{every} on all frames as recorded."
+    )
 
 
 def recipe_words(campaign: DeepRoad, recipe: Recipe) -> str:

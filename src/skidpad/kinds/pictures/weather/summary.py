@@ -50,8 +50,8 @@ class WeatherConditions:
     """The figures of one weather, or of one style of it.
 
     style: in words, "" for all styles together. mean_deg, worst_deg: of |mutant - original|. correlation: of the answers on
-    mutants with those on originals. rmse_rad: against the labels. not_finite: answers that are no numbers, inconsistent at
-    every bound. NaN is what nothing is known of.
+    mutants with those on originals. rmse_rad, original_rmse_rad: against the labels, on the mutants and on the originals of the same
+    cases. not_finite: answers that are no numbers, inconsistent at every bound. NaN is what nothing is known of.
     """
 
     weather: str
@@ -63,6 +63,7 @@ class WeatherConditions:
     correlation: float
     rmse_rad: float
     not_finite: int
+    original_rmse_rad: float = nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class RoadSummary:
     """The figures of one run.
 
     spread_deg: the standard deviation of the answers on the originals; a network that hardly steers is consistent for no
-    merit of its own. rmse_rad: on the originals. deviations: cases by |mutant - original|, between the output's edges.
+    merit of its own. rmse_rad: on all originals. deviations: cases that count by |mutant - original|, between the output's edges.
     """
 
     originals: int
@@ -92,7 +93,7 @@ class _Sums:
         self._judged = self._finite = self._not_finite = 0
         self._moments = np.zeros(5)
         self._total_rad = self._worst_rad = 0.0
-        self._squared, self._labelled = 0.0, 0
+        self._squared, self._labelled = np.zeros(2), 0
 
     def add(self, answers: Answers, counts: BoolArray) -> None:
         """Takes cases in; those whose original has no finite answer, or that the referee did not keep, cannot be judged."""
@@ -108,9 +109,9 @@ class _Sums:
         moved = np.abs(y - x)
         self._total_rad += float(moved.sum())
         self._worst_rad = max(self._worst_rad, float(moved.max(initial=0.0)))
-        error = (y - label)[np.isfinite(label)]
-        self._squared += float((error * error).sum())
-        self._labelled += len(error)
+        errors = np.stack([y - label, x - label])[:, np.isfinite(label)]
+        self._squared += (errors * errors).sum(axis=1)
+        self._labelled += errors.shape[1]
 
     def conditions(self, weather: str, style: str) -> WeatherConditions:
         """Returns the figures."""
@@ -118,6 +119,7 @@ class _Sums:
         for relation, found in zip(self._relations, self._found.tolist(), strict=True):
             interval = wilson(found, self._judged)
             counts.append(BoundCount(relation.within_deg, found, self._judged, interval.low, interval.high))
+        rmse_rad, original_rmse_rad = np.sqrt(self._squared / self._labelled).tolist() if self._labelled else (nan, nan)
         return WeatherConditions(
             weather=weather,
             style=style,
@@ -126,8 +128,9 @@ class _Sums:
             mean_deg=degrees(self._total_rad / self._finite) if self._finite else nan,
             worst_deg=degrees(self._worst_rad) if self._finite else nan,
             correlation=self._correlation(),
-            rmse_rad=sqrt(self._squared / self._labelled) if self._labelled else nan,
+            rmse_rad=rmse_rad,
             not_finite=self._not_finite,
+            original_rmse_rad=original_rmse_rad,
         )
 
     def _correlation(self) -> float:
@@ -151,7 +154,7 @@ def summarise_road(run: Run, campaign: DeepRoad) -> RoadSummary:
             answers, counts = _answers(rows), may_count(rows)
             for sums in (overall, weathers[Recipe.from_json(recipe).name], styles.setdefault(recipe, _Sums(thresholds))):
                 sums.add(answers, counts)
-        moved = np.degrees(np.abs(table["mutant"].to_numpy() - table["original"].to_numpy()))
+        moved = np.degrees(np.abs(table["mutant"].to_numpy() - table["original"].to_numpy()))[may_count(table)]
         deviations += np.histogram(np.minimum(moved[np.isfinite(moved)], edges[-1]), edges)[0]
     originals = Originals.of(run, len(campaign.drive))
     answer = originals.answer[np.isfinite(originals.answer)]

@@ -49,6 +49,7 @@ def learned(sets: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
     words = ("skidpad", "weather", "train", "--from", sets[0], "--to", sets[1], "--out", out, *SMALL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", list(map(str, words)))
+        patch.setattr(weather_training, "_road_row", lambda training: RoadRow(training.step, (0.95,)))
         with pytest.raises(SystemExit) as ended:
             main()
     assert not ended.value.code
@@ -170,6 +171,7 @@ def test_ctrl_c_keeps_what_was_learned(
 
     words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "dark", *SMALL, "--detail", 0.5)
     before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(weather_training, "_road_row", lambda training: RoadRow(training.step, (0.95,)))
     monkeypatch.setattr(Training, "_advance", interrupted)
     stopped = skidpad(*words)
     assert stopped.code == 130
@@ -186,6 +188,7 @@ def test_ctrl_c_keeps_what_was_learned(
     assert signal.getsignal(signal.SIGINT) is before
     told = sha256((tmp_path / "dark.toml").read_bytes()).hexdigest()
     assert f"skidpad weather fetch URL/dark.toml --sha256 {told}" in resumed.out
+    assert load_weather(tmp_path / "dark")[0].road_lost == 0.0
 
 
 def test_the_road_chart_keeps_its_points_after_a_resume(
@@ -203,7 +206,18 @@ def test_the_road_chart_keeps_its_points_after_a_resume(
     monkeypatch.setattr(Training, "_advance", interrupted)
     assert skidpad(*words).code == 130
     monkeypatch.setattr(Training, "_advance", advance)
-    assert skidpad(*words).code == 0
+    ended = skidpad(*words)
+    assert ended.code == 0
+    said = "the road is lost in 1 of 2 pictures: do not test under this weather"
+    assert said in ended.err.replace("\n", " ")
+    assert "weather fetch" not in ended.out, "nobody should share it"
+    assert load_weather(tmp_path / "dark")[0].road_lost == 0.5
+    card = tmp_path / "dark.toml"
+    fetch = ("weather", "fetch", card.as_uri(), "--sha256", sha256(card.read_bytes()).hexdigest(), "--out", tmp_path / "fetched")
+    fetched = skidpad(*fetch)
+    assert (fetched.code, "Do not test under it" in fetched.err, "test under it" in fetched.out) == (0, True, False)
+    told = json.loads(skidpad(*fetch, "--json").out)
+    assert (told["road_lost"], len(told["warnings"])) == (0.5, 1)
     chart = (tmp_path / "dark.html").read_text().partition("Is the road where it was?")[2].partition("</svg>")[0]
     lines = {found[2]: found[1].split() for found in re.finditer(r'points="([^"]*)"[^>]*><title>([^<]*)</title>', chart)}
     assert {name: len(points) for name, points in lines.items()} == {"mean": 3, "worst picture": 3, "lost below this": 3}

@@ -197,6 +197,10 @@ def test_a_weather_from_rendered_pictures_on_photographs_is_warned_of_first() ->
     foreign = weather_warnings([card], "folder:/drives/photographs?step=10", subject)
     assert foreign[0].startswith("rain was learned from rendered pictures, and this drive is not rendered")
     assert weather_warnings([card], "rendered?frames=12&seed=3", subject) == ()
+    lost = weather_warnings([replace(card, road_lost=0.6)], "rendered", subject)
+    assert len(lost) == 1
+    assert "found the road lost in 60.0\N{NO-BREAK SPACE}% of the sampled pictures. Do not test under it" in lost[0]
+    assert weather_warnings([replace(card, road_lost=0.2)], "rendered", subject) == ()
     two = weather_warnings([card, replace(card, name="snow")], "photographs", subject)
     assert two[0].startswith("rain, snow were learned")
     small = weather_warnings([replace(card, size_px=8)], "rendered", subject)

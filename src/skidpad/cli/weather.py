@@ -28,7 +28,7 @@ from skidpad.cli.runs import (
 )
 from skidpad.cli.weather_training import train
 from skidpad.core.errors import BadRunError, SkidpadError
-from skidpad.page.terminal import print_json, progress_bar, say, table
+from skidpad.page.terminal import print_json, progress_bar, say, table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,21 +137,25 @@ def fetch(
 
     The card names the hash of the weights, so one hash pins both files. After an interruption, the same command continues.
     """
+    from skidpad.kinds.pictures.weather.page import lost_road_words
     from skidpad.stimuli.weather.fetching import fetch_weather
 
     command = shlex.join(["skidpad", *sys.argv[1:]])
     with progress_bar("fetching", f"go on with the same command: {command}") as progress:
         fetched = fetch_weather(url, sha256, out, progress)
     card = fetched.card
+    warning = lost_road_words(card)
     if json:
         files = [str(weather_file) for weather_file in fetched.files]
         shown = {"weather": str(fetched.path), "files": files, "sha256": fetched.sha256, "downloaded": fetched.downloaded}
-        print_json(
-            {**shown, "name": card.name, "method": card.method.value, "size_px": card.size_px, "weights_sha256": card.weights_sha256}
-        )
+        shown |= {"name": card.name, "method": card.method.value, "size_px": card.size_px, "weights_sha256": card.weights_sha256}
+        print_json({**shown, "road_lost": card.road_lost, "warnings": [warning] if warning else []})
         return
     state = "SHA-256 as it should be" if fetched.downloaded else "already there and intact, not fetched again"
     say(f"weather {card.name}: {card.method.value.upper()}, {card.size_px} px, {card.steps:,} steps; {state}")
+    if warning:
+        warn(warning)
+        return
     test = shlex.join(("skidpad", "weather", "test", "SUBJECT", "DRIVE", "--weather", str(fetched.path)))
     say(f"test under it: {test}")
 

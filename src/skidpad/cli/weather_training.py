@@ -79,7 +79,8 @@ def train(
 ) -> None:
     """Learn a weather by UNIT or MUNIT; after a stop or a kill, the same command resumes.
 
-    OUT.html grows as training goes on: losses, and the same scenes translated. Look at it before testing under the weather.
+    OUT.html grows as training goes on: losses, and the same scenes translated. Look at it before testing under the weather. The card says
+    in which share of them the road was lost at the end.
     """
     from skidpad.kinds.pictures.weather.training_page import TrainingView
     from skidpad.referee.network import load_teacher
@@ -144,6 +145,8 @@ def train(
         )
     view = seen(training, finished=True)
     _write_page(out, view)
+    if card.loses_road:
+        warn(f"the road is lost in {training.roads[-1]}: do not test under this weather; train for longer or with a larger --road")
     if json:
         print_json(_payload(out, card, view))
     else:
@@ -157,6 +160,7 @@ def _payload(out: Path, card: WeatherCard, view: TrainingView) -> dict[str, obje
     shown |= {"weather": str(out), "report": str(_page(out)), "losses": training.curve[-1].losses, "card_file_sha256": _card_hash(out)}
     if training.roads:
         shown["road_iou"] = training.roads[-1].mean_iou
+        shown["road_lost"] = card.road_lost
     if view.controls is not None:
         shown["realism"] = {**asdict(view.controls), "steps": [asdict(point) for point in training.realism]}
     return shown
@@ -187,6 +191,9 @@ def _show(out: Path, card: WeatherCard, view: TrainingView) -> None:
     if card.batch_size != training.settings.batch_size:
         asked = training.settings.batch_size
         say(f"note: the GPU ran out of memory with {asked} pictures a step, so the batch was halved to {card.batch_size}")
+    if card.loses_road:
+        say(f"weather: {out}; {_page(out)} shows what became of the road")
+        return
     say(f"weather: {out}; look at {_page(out)} before testing under it")
     stem = _page(out).stem
     say(f"others fetch it from where you publish {stem}.toml and {stem}.safetensors side by side with:")

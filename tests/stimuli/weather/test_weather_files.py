@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from weather_toys import toy_card, toy_weights
 
-from skidpad.stimuli.weather.files import BadWeatherError, Styles, WeatherCard, load_weather, save_weather
+from skidpad.stimuli.weather.files import MANY_LOST, BadWeatherError, Styles, WeatherCard, load_weather, save_weather
 from skidpad.stimuli.weather.pretrained import pretrained_names, pretrained_weather
 
 STYLES = Styles((0.1, 0.2, 0.3), (1.0, 0.0, 2.0))
@@ -96,6 +96,21 @@ def test_a_card_of_an_earlier_version_still_loads(saved: Path) -> None:
     edit(saved, "seed = 0", "seed = -1", keep_checksum=False)
     assert load_weather(saved)[0] == replace(whole, seed=-1)
     assert len(weights) == len(load_weather(saved)[1])
+
+
+def test_a_card_keeps_how_often_the_road_was_lost_and_hashes_as_before(saved: Path, tmp_path: Path) -> None:
+    former, weights = load_weather(saved)
+    assert "road_lost" not in saved.read_text()
+    assert (former.road_lost, former.loses_road) == (None, False)
+    card = save_weather(tmp_path / "lost", replace(former, road_lost=0.6), weights)
+    assert (card.loses_road, replace(card, road_lost=MANY_LOST).loses_road) == (True, False)
+    assert load_weather(tmp_path / "lost")[0] == card
+    assert card.sha256 == former.sha256
+    for after, keep_checksum, message in (("0.1", True, "only its name may be"), ("1.5", False, "road_lost is 0 to 1; got 1.5")):
+        save_weather(tmp_path / "lost", card, weights)
+        edit(tmp_path / "lost.toml", "road_lost = 0.6", f"road_lost = {after}", keep_checksum=keep_checksum)
+        with pytest.raises(BadWeatherError, match=message):
+            load_weather(tmp_path / "lost")
 
 
 def test_a_card_names_its_pictures_and_says_whether_they_were_rendered() -> None:

@@ -36,6 +36,9 @@ _CHECKSUM = "card_sha256"
 _FREE = frozenset({"name", _CHECKSUM})
 """What the card's checksum is not of: a weather may be called otherwise."""
 
+MANY_LOST = 0.2
+"""The share of sampled pictures in which the road may be lost; beyond it nobody should test under the weather."""
+
 _MOST = {"filters": 1024, "halvings": 6, "blocks": 64, "style": 1024, "hidden": 16_384, "scales": 8, "size_px": 8192}
 """Far beyond any weather that was learned; a card that says more was damaged, and networks of its sizes would fill the memory."""
 
@@ -59,7 +62,8 @@ class WeatherCard:
     rendered: whether the target pictures were made by the built-in world. source_sha256 and target_sha256: of the pictures.
     contrast, road: the weights of the losses that keep light and dark apart, and the road where it is. guide: the class that a classifier
     should put its pictures in, and that classifier's checksum; empty without one. detail: how much of it is the frame's own, 0 to 1, see
-    `detail.py`.
+    `detail.py`. road_lost: the share of sampled pictures in which the referee found the road elsewhere once the weather was learned; None
+    in cards of earlier versions, and where no picture shows a road.
     """
 
     name: str
@@ -81,6 +85,12 @@ class WeatherCard:
     detail: float = 0.0
     weights_sha256: str = ""
     styles: Styles | None = None
+    road_lost: float | None = None
+
+    @property
+    def loses_road(self) -> bool:
+        """Whether the referee found the road elsewhere in so many pictures that nobody should test under the weather."""
+        return self.road_lost is not None and self.road_lost > MANY_LOST
 
     @property
     def sha256(self) -> str:
@@ -99,6 +109,8 @@ class WeatherCard:
             del table["styles"]
         else:
             table["styles"] = {"mean": list(self.styles.mean), "deviation": list(self.styles.deviation)}
+        if self.road_lost is None:
+            del table["road_lost"]
         return write_toml({**table, _CHECKSUM: _checksum(table)})
 
     @classmethod
@@ -147,6 +159,8 @@ def _check_numbers(card: WeatherCard) -> None:
         raise ValueError(f"contrast is 0 or more; got {card.contrast}")
     if not 0.0 <= card.detail <= 1.0:
         raise ValueError(f"detail is 0 to 1; got {card.detail}")
+    if card.road_lost is not None and not 0.0 <= card.road_lost <= 1.0:
+        raise ValueError(f"road_lost is 0 to 1; got {card.road_lost}")
     if card.styles is not None:
         rows = (card.styles.mean, card.styles.deviation)
         if any(len(row) != card.sizes.style or not all(map(isfinite, row)) for row in rows) or min(card.styles.deviation) < 0.0:

@@ -17,6 +17,7 @@ from skidpad.core.images import FloatArray, NumpyFrames
 from skidpad.core.seeding import child_rng, child_seed
 from skidpad.stimuli.weather.classifier import WeatherClassifier
 from skidpad.stimuli.weather.detail import Detail
+from skidpad.stimuli.weather.files import MANY_LOST
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.pretrained import CLASSIFIER, classifier_path
 from skidpad.stimuli.weather.realism import LEAST, TwoSample, as_square, as_stored, common_bandwidth, nearer_to_real, two_sample
@@ -33,8 +34,6 @@ MOST = 64
 
 LEAST_IOU = 0.8
 """A scene whose drivable area overlaps less with the recorded one's has lost the road."""
-
-_MANY = 0.2
 
 _LEARNED_PER_ONE = 20
 """Pictures that a training learns from for each one that is measured at a time: about 3 % of its time in the shortest ones."""
@@ -60,7 +59,12 @@ class RoadRow:
     @property
     def is_lost(self) -> bool:
         """Whether that is so in many of them."""
-        return self.lost > _MANY * len(self.ious)
+        return self.lost_share > MANY_LOST
+
+    @property
+    def lost_share(self) -> float:
+        """The share of the pictures in which that is so."""
+        return self.lost / len(self.ious)
 
     def __str__(self) -> str:
         return f"{self.lost} of {len(self.ious)} pictures"

@@ -82,6 +82,7 @@ def learn(
     training = Training(lesson.source, lesson.target, settings, teacher, guide)
     training.run(progress, checkpoint_file(out), watch=watch, stop=stop, resumed=resumed)
     weights = training.kept_weights()
+    last = training.roads[-1] if training.roads and training.roads[-1].step == settings.steps else None
     card = WeatherCard(
         name=weather_file(out, "").name,
         method=settings.method,
@@ -100,6 +101,7 @@ def learn(
         road=settings.weights.road,
         guide="" if guide is None else str(guide),
         detail=settings.detail,
+        road_lost=None if last is None else last.lost_share,
     )
     if settings.method is Method.MUNIT:
         styled = lesson.target if lesson.styles is None else lesson.styles

@@ -34,11 +34,11 @@ _RENDERED = "rendered"
 
 
 def weather_warnings(cards: Sequence[WeatherCard], drive: str, subject: Subject) -> tuple[str, ...]:
-    """Warns of weathers from rendered pictures on a drive that is none, and of those with fewer pixels than the subject sees.
+    """Warns of weathers that lose the road, of those from rendered pictures on a drive that is none, and of those with too few pixels.
 
     drive: the text that names it.
     """
-    warnings = []
+    warnings = [words for card in cards if (words := lost_road_words(card))]
     foreign = [card.name for card in cards if card.rendered]
     if foreign and drive.partition("?")[0].partition(":")[0] != _RENDERED:
         them = "it makes" if len(foreign) == 1 else "they make"
@@ -55,6 +55,17 @@ def weather_warnings(cards: Sequence[WeatherCard], drive: str, subject: Subject)
             "blur; learn at a larger --size."
         )
     return tuple(warnings)
+
+
+def lost_road_words(card: WeatherCard) -> str:
+    """Says that nobody should test under a weather, where its card says that it loses the road; empty elsewhere."""
+    if not card.loses_road or card.road_lost is None:
+        return ""
+    return (
+        f"{card.name} moves or hides the road: at the end of its training the referee found the road lost in {percent(card.road_lost)} of "
+        "the sampled pictures. Do not test under it: a wrong answer to a scene without its road is no finding. Learn it for longer, or "
+        "with a larger --road."
+    )
 
 
 def enlarged(cards: Sequence[WeatherCard], subject: Subject) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ _MEANING = {
     "contrast": "what was lighter than its surroundings and no longer is",
     "named": "translated pictures that the classifier of --classifier does not call by the weather's name",
     "gan": "translated pictures that the discriminators told from those of the sets",
-    "critic": "the discriminators' own loss; 0.5 a scale and weather is a draw",
+    "critic": "the discriminators' own loss, summed over scales and both sets of pictures; where they can only guess, each adds 0.5",
 }
 
 

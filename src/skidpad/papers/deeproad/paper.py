@@ -84,9 +84,9 @@ FILE = "cell.json"
 class WeatherCell:
     """The figures of one subject under one weather; hashes tell whether cells belong into one table.
 
-    inconsistent: by error bound. mean_deg: of |mutant - original|. spread_deg, original_rmse_rad: of the answers on the frames
-    as they are. A figure that is not known is None. warnings: what to know before believing the figures. doubts: what is odd about
-    the answers on the frames as they are.
+    inconsistent: by error bound. mean_deg: of |mutant - original|. spread_deg: of the answers on all frames as they are;
+    original_rmse_rad: on those of them that count in the weather. A figure that is not known is None. warnings: what to know before
+    believing the figures. doubts: what is odd about the answers on the frames as they are.
     """
 
     subject: str
@@ -134,7 +134,7 @@ class WeatherCell:
             correlation=jsonable(whole.correlation),
             rmse_rad=jsonable(whole.rmse_rad),
             spread_deg=jsonable(summary.spread_deg),
-            original_rmse_rad=jsonable(summary.rmse_rad),
+            original_rmse_rad=jsonable(whole.original_rmse_rad),
             device=campaign.road.device,
             warnings=road_warnings(campaign),
             doubts=doubts,

@@ -14,6 +14,7 @@ from skidpad.drives.drive import Drive
 from skidpad.drives.opening import open_drive
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
+from skidpad.repairs.plan import Candidate, Trained
 from skidpad.runs.folder import Run
 from skidpad.subjects.inputs import Colour, InputSpec, Range
 from skidpad.subjects.loading import load_subject
@@ -51,6 +52,11 @@ def wide_network(channels: int, height_px: int, width_px: int) -> nn.Module:
 
 WIDE = Architecture("wide", wide_network, SPEC)
 """Large enough to learn that a bar is a bar in any light."""
+
+
+def trained(way: str, clean: float, rate: float, best_epoch: int = 3) -> Trained:
+    """Returns a candidate with made-up figures."""
+    return Trained(Candidate(way, 1.0, 0), clean, rate, rate, best_epoch, 5, "")
 
 
 @dataclass(frozen=True)

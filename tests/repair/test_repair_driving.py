@@ -25,7 +25,7 @@ from skidpad.kinds.drives.records import scenario_json
 from skidpad.oracles.lane_departure import departure_step
 from skidpad.page.model import Tone
 from skidpad.repairs.driving.outcome import DrivingOutcome, chosen, drive_and_repair
-from skidpad.repairs.driving.page import driving_page
+from skidpad.repairs.driving.page import driving_page, round_table
 from skidpad.repairs.driving.plan import DRAWN, NEAR, DrivingSettings, clean_drive, neighbour, task_of
 from skidpad.repairs.driving.rounds import DrivingRepair, Keeper, Taught
 from skidpad.repairs.outcome import written
@@ -66,7 +66,7 @@ def test_a_network_that_knows_left_bends_alone_learns_right_ones(bends: Course, 
     assert [half.half for half in mended.halves] == [DRAWN, NEAR]
     assert sum(half.mended - half.newly_failing for half in mended.halves) == before - repaired
     assert all(half.mdcl_change.estimate < 0.0 for half in mended.halves)
-    assert mended.is_better
+    assert not mended.doubts
     again = sp.load(bends.folder / "mended" / "recommended.toml")
     frames = BarWorld(1, 1)
     frames.reset([failing[0].scenario])
@@ -147,7 +147,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(bends: Course, mended: Driv
 
         with pytest.raises(KeyboardInterrupt):
             drive_and_repair(task, tmp_path / "out", settings, told)
-    with pytest.raises(BadSubjectError, match="begun with another network, run"):
+    with pytest.raises(BadSubjectError, match=r"begun otherwise \(seed was 0 and is 1\)"):
         drive_and_repair(task, tmp_path / "out", replace(settings, seed=1))
     outcome = drive_and_repair(task, tmp_path / "out", settings)
     assert outcome.to_json() == mended.to_json()
@@ -248,6 +248,51 @@ def test_the_fewest_failures_and_then_the_least_stray_within_the_cost_are_chosen
     assert chosen(before, control, [taught("round-1", 3, 0.25)], 0.02) is None
     assert chosen(before, taught("control", 0, 0.1), rounds[:2], 0.02) is None
     assert chosen(before, control, [taught("round-1", 3, float("nan"))], 0.02) is None
+
+
+def test_the_verdict_names_the_limit_that_refused_each_round(mended: DrivingOutcome) -> None:
+    before, control = taught("before", 5, 0.3), taught("control", 4, 0.2)
+    rounds = (replace(taught("round-1", 2, 0.1, clean=0.109), blend=0.1), taught("round-2", 4, 0.2))
+    none = replace(mended, before=before, control=control, rounds=rounds, recommended="", settings=replace(mended.settings, most_cost=0.02))
+    said = none.verdict.replace("\N{NO-BREAK SPACE}", " ")
+    assert "round-1 fails in 2 of 20 drives instead of 5, at a mean MDCL of 0.100 instead of 0.300; its clean error is 9.0 % above" in said
+    assert "above the network's even at 10.0 % of the way from the first weights, and 2.0 % is allowed." in said
+    assert (
+        "round-2 fails in 4 of 20 drives instead of 5, at a mean MDCL of 0.200 instead of 0.300; it does no better than the control."
+        in said
+    )
+    assert json.loads(none.to_json())["refusals"] == list(none.refusals)
+    assert "Not recommended: round-1 fails" in round_table(none).note
+    assert replace(none, recommended="round-1").refusals == none.refusals[1:]
+
+
+def test_a_round_that_does_no_better_where_it_is_judged_is_not_confirmed(mended: DrivingOutcome) -> None:
+    def judged(*failed: bool) -> DrivingOutcome:
+        case = replace(mended.cases[0], failed=failed, mdcl=tuple(map(float, failed)))
+        return replace(mended, cases=(case,), halves=(), clean_rmse_rad=(0.1, 0.1, 0.1))
+
+    assert judged(True, True, False).doubts == ()
+    assert judged(True, False, False).doubts == ("it fails and strays no less than the control",)
+    worse = judged(False, True, True)
+    assert worse.doubts == ("it fails and strays no less than the network did before and than the control",)
+    assert worse.verdict.startswith(f"Not confirmed: {mended.recommended} is the best on the scenarios that choose, but where it is judged")
+    assert driving_page(worse).tone is Tone.UNKNOWN
+    dear = replace(judged(True, True, False), clean_rmse_rad=(0.1, 0.1, 0.9))
+    assert dear.verdict.startswith("Not confirmed: ")
+    assert dear.doubts == ("it costs more clean accuracy than it may",)
+
+
+def test_the_control_is_said_to_be_trained_on_the_clean_drive_alone(bends: Course, mended: DrivingOutcome) -> None:
+    assert mended.control.frames == len(DrivingRepair(task_of(bends.run, bends.subject), bends.folder / "frames", quick(bends)).clean)
+    assert mended.control.frames < mended.rounds[0].frames
+
+
+def test_a_repair_that_is_refused_leaves_no_folder(bends: Course, tmp_path: Path) -> None:
+    task = replace(task_of(bends.run, bends.subject), worst=())
+
+    with pytest.raises(BadDriveError, match="nowhere"):
+        drive_and_repair(task, tmp_path / "out", replace(quick(bends), train_drive="nowhere"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_no_repair_that_helps_leaves_the_network_as_it_is(bends: Course, tmp_path: Path) -> None:

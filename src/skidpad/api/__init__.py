@@ -17,7 +17,7 @@ from torch import nn
 
 from skidpad.api.results import Repaired, Result
 from skidpad.api.transforms import Transform
-from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectError, SkidpadError, UnknownNameError
+from skidpad.core.errors import BadDriveError, BadParametersError, BadRunError, BadSubjectError, SkidpadError, UnknownNameError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import MEMORY, giving
 from skidpad.core.stimuli import Stimulus
@@ -34,7 +34,7 @@ from skidpad.runs.gate import ALL, Limits, Verdict
 from skidpad.stimuli.conditions.base import PhysicalCondition
 from skidpad.stimuli.pictures import TRANSFORMS
 from skidpad.stimuli.weather.pretrained import weather_path
-from skidpad.subjects.description import STEERING, Description, Format, Output, subject_path
+from skidpad.subjects.description import IN_MEMORY, STEERING, Description, Format, Output, subject_path
 from skidpad.subjects.inputs import Colour, Crop, InputSpec, Range
 from skidpad.subjects.loading import load_subject
 from skidpad.subjects.network_subject import NetworkSubject
@@ -88,7 +88,7 @@ def wrap(
     spec = InputSpec(width_px, height_px, Colour(colour), Range((low,), (high,)), Crop(**(crop or {})))
     output = Output(STEERING, AngleUnit(unit), scale, Axle(axle))
     # read by nobody: the module is the program already
-    description = Description(name or type(module).__name__, "in memory", Format.EXPORT, spec, (output,))
+    description = Description(name or type(module).__name__, IN_MEMORY, Format.EXPORT, spec, (output,))
     return NetworkSubject.of_module(module, description, device=device)
 
 
@@ -209,7 +209,7 @@ def repair(
     from skidpad.repairs.outcome import search, written  # noqa: PLC0415  see above
     from skidpad.repairs.plan import SearchSettings, Task  # noqa: PLC0415  see above
     from skidpad.repairs.runs import ClosedLoop, repair_run, with_drives  # noqa: PLC0415  see above
-    from skidpad.repairs.source import referee_of  # noqa: PLC0415  see above
+    from skidpad.repairs.source import is_drive, referee_of  # noqa: PLC0415  see above
 
     asked = load(subject) if isinstance(subject, str | Path) else subject
     if not isinstance(asked, NetworkSubject):
@@ -218,6 +218,8 @@ def repair(
         raise BadSubjectError(
             f"{called} is no torch network, so it cannot be trained here; wrap a module with `skidpad.wrap`, or export the mutants"
         )
+    if isinstance(source, str | Path) and not Path(source).is_dir() and is_drive(str(source)):
+        raise BadRunError(f"{str(source)!r} is a drive, and a text names a run here; give it as open_drive({str(source)!r})")
     run = None if isinstance(source, Drive) else open_run(source).run
     is_driven = run is not None and run.config.get("campaign") == DRIVES
     known = [each.name for each in fields(DrivingSettings if is_driven else SearchSettings)]

@@ -22,6 +22,9 @@ _TWO = 0.5
 _IN_WEATHER = 0.5
 """How often a learned weather takes the place of the first condition, where some are trained on."""
 
+_NAMED = 8
+"""Conditions that a list names one by one."""
+
 JUDGED_SHARES = (0.25, 0.5, 0.75, 1.0)
 """The severities under which networks are judged."""
 
@@ -35,6 +38,22 @@ def group_of(stimulus: Stimulus) -> str:
     """Returns the group of a condition: the part of the world or the camera that it belongs to, as `atmosphere` or `lens`."""
     kind = type(getattr(stimulus, "stimulus", stimulus))
     return kind.__module__.rpartition(".")[2]
+
+
+def in_groups(names: Sequence[str]) -> str:
+    """Lists conditions for people: a few by name, more by group, with how many of the group where it is not whole; others by name."""
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    groups: dict[str, list[str]] = {}
+    for name, each in families().items():
+        groups.setdefault(group_of(each), []).append(name)
+    found = []
+    for group, members in groups.items():
+        count = sum(name in names for name in members)
+        if count:
+            found.append(f"{group} (all {count})" if count == len(members) else f"{group} ({count} of {len(members)})")
+    known = {name for members in groups.values() for name in members}
+    return ", ".join([*found, *(name for name in names if name not in known)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class RepairLesson(Lesson):
     The data are the clean pictures, then the mutants, then the mutants' originals. A control has the same number of steps without any
     mutant. first: the first network, for a diet that asks it. It is asked about a moved view of the original, and the one that is trained
     about the same view of the mutant, so that nothing is learned by heart. The score weighs the clean error of the validation and how far
-    its mutants move the answer, both over those of the start.
+    its mutants move the answer, both over those of the start. watch: is given the answers of each epoch and their score.
     """
 
     averaging = AVERAGING
@@ -107,6 +107,7 @@ class RepairLesson(Lesson):
         step: OwnStep | None = None,
         first: nn.Module | None = None,
         run: int = 1,
+        watch: Callable[[FloatArray, float], None] | None = None,
     ) -> None:
         self._clean, self._mutants, self._diet = clean, mutants, diet
         self._validation, self._most_cost = validation, most_cost
@@ -115,6 +116,7 @@ class RepairLesson(Lesson):
         self._step = step
         self._first = first
         self._run = run
+        self._watch = watch
         self.key = repr((RULES, clean, mutants, diet, most_cost, is_control, named(loss), named(step), run))
 
     def order(self, rng: np.random.Generator, count: int) -> IntArray:  # noqa: ARG002 - the originals among them are not drawn
@@ -190,7 +192,10 @@ class RepairLesson(Lesson):
         rise = max(0.0, clean / max(clean_first, _LEAST) - 1.0 - self._most_cost)
         response, first = (self._validation.response(each) for each in (answers_rad, first_rad))
         fall = max(0.0, KEPT_RESPONSE - response / first) if first > 0.0 else 0.0
-        return stressed / max(stressed_first, _LEAST) + _COST * (rise + fall)
+        score = stressed / max(stressed_first, _LEAST) + _COST * (rise + fall)
+        if self._watch is not None:
+            self._watch(answers_rad, score)
+        return score
 
 
 def _one_number(found: object, what: str) -> torch.Tensor:

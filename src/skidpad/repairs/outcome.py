@@ -10,7 +10,6 @@ from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from skidpad.core.errors import BadSubjectError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.settings import jsonable
 from skidpad.kinds.limits.curves import Standing
@@ -18,10 +17,12 @@ from skidpad.kinds.pictures.judging import JudgedOutput
 from skidpad.kinds.pictures.page import relation_sentence
 from skidpad.page.wording import percent
 from skidpad.repairs.blending import write_network
+from skidpad.repairs.choice import Refusal, chosen, refusals, summed_up
 from skidpad.repairs.examples import Example, examples
+from skidpad.repairs.folder import begin, leaving_nothing
 from skidpad.repairs.lessons import RULES, named
 from skidpad.repairs.plan import CLEAN, CONTROL, SEEN, UNSEEN_SET, Rate, SearchSettings, Task, Trained
-from skidpad.repairs.search import Repairs, chosen
+from skidpad.repairs.search import Repairs
 from skidpad.statistics.intervals import Interval, student_mean
 from skidpad.subjects.description import STEERING, write_atomically
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from skidpad.page.model import Page
 
 RECOMMENDED = "recommended"
+
+_JUDGED = {UNSEEN_SET: "conditions of families that no training saw", SEEN: "families that it was trained on"}
+"""The sets whose failures decide whether a repair is confirmed, in words."""
 
 
 class Finished(Protocol):
@@ -144,10 +148,25 @@ class Outcome:
         return next((row for row in self.rows if row.pictures == pictures), None)
 
     @property
-    def is_better(self) -> bool:
-        """Whether the recommended one fails less often on some set of those that judge, or nothing judges it."""
-        judged = [row for name in (UNSEEN_SET, SEEN) if (row := self.row(name)) is not None and row.cases]
-        return not judged or any(row.repaired.estimate < row.before for row in judged)
+    def doubts(self) -> tuple[str, ...]:
+        """Says where the judgement does not confirm the choice: no fewer failures than before or than the control, or too high a cost."""
+        found, mends = [], False
+        judged = [(words, row) for name, words in _JUDGED.items() if (row := self.row(name)) is not None and row.cases]
+        for words, row in judged:
+            rate, others = row.repaired.estimate, {"the network did before": row.before, "the control": row.control.estimate}
+            mends |= rate < row.before
+            # where nobody fails there is nothing to mend
+            unbeaten = [name for name, other in others.items() if not (rate < other or rate == other == 0.0)]
+            if unbeaten:
+                found.append(f"on {words} it fails no less often than {' and than '.join(unbeaten)}")
+        if judged and not mends and not found:
+            found.append("it fails no less often than the network did before, which never failed")
+        return (*found, *(() if self.is_affordable else ("it costs more clean accuracy than it may",)))
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why each candidate but the recommended one is not recommended."""
+        return refusals(self.before, self.candidates, self.settings.most_cost, self.recommended)
 
     @property
     def clean_rise(self) -> float:
@@ -167,19 +186,13 @@ class Outcome:
             cost = percent(self.settings.most_cost)
             none = (
                 "No repair helped: no candidate fails less often on the validation stretch than the network does and than one that was "
-                f"trained as long without mutants, at a clean error at most {cost} higher. The network is unchanged.{self._control_helps}"
+                f"trained as long without mutants, at a clean error at most {cost} higher and nine tenths of the response at least."
+                f"{summed_up(self.refusals)} The network is unchanged.{self._control_helps}"
             )
             return none if self.reached is None else f"{none} {self.reached.said}"
-        doubts = [
-            words
-            for words, holds in (("fails no less often", self.is_better), ("costs more clean accuracy than it may", self.is_affordable))
-            if not holds
-        ]
-        doubted = (
-            f"Not confirmed: {self.recommended} is the best on the stretch that chooses, but where it is judged it {' and '.join(doubts)}."
-        )
-        said = [doubted if doubts else f"Recommended: {self.recommended}."]
-        for name, words in ((UNSEEN_SET, "conditions of families that no training saw"), (SEEN, "families that it was trained on")):
+        chosen_one = f"{self.recommended} is the best on the stretch that chooses, but where it is judged"
+        said = [f"Not confirmed: {chosen_one}, {', and '.join(self.doubts)}." if self.doubts else f"Recommended: {self.recommended}."]
+        for name, words in _JUDGED.items():
             row = self.row(name)
             if row is not None and row.cases:
                 rates = [percent(each) for each in (row.repaired.estimate, row.before, row.control.estimate)]
@@ -224,7 +237,8 @@ class Outcome:
         """Writes the outcome; what is not a finite number becomes null."""
         figures = asdict(replace(self, examples=()))
         figures.pop("examples")
-        return json.dumps(jsonable(figures | {"verdict": self.verdict}), indent=2, allow_nan=False)
+        told = {"verdict": self.verdict, "doubts": self.doubts, "refusals": self.refusals}
+        return json.dumps(jsonable(figures | told), indent=2, allow_nan=False)
 
 
 def search(task: Task, out: Path, settings: SearchSettings | None = None, progress: Progress = silent) -> Outcome:
@@ -234,7 +248,12 @@ def search(task: Task, out: Path, settings: SearchSettings | None = None, progre
     figures and OUT/report.html the page. Called again after it was killed, it goes on to the same result.
     """
     settings = settings or SearchSettings()
-    check_folder(task, out, settings)
+    with leaving_nothing(out):
+        check_folder(task, out, settings)
+        return _searched(task, out, settings, progress)
+
+
+def _searched(task: Task, out: Path, settings: SearchSettings, progress: Progress) -> Outcome:
     repairs = Repairs(task, out, settings, progress)
     candidates = repairs.candidates()
     before = repairs.before
@@ -307,37 +326,6 @@ def check_folder(task: Task, out: Path, settings: SearchSettings) -> None:
         "settings": asdict(replace(settings, device="", threads=1)),
     }
     begin(out, begun, asdict(SearchSettings()))
-
-
-def begin(out: Path, begun: Mapping[str, object], usual: Mapping[str, object]) -> None:
-    """Notes in a folder what a repair was begun with; refuses one that holds a finished repair, or one that was begun otherwise.
-
-    usual: the settings by default; a repair that was begun before skidpad had one of them goes on with its default.
-    """
-    if (out / "repair.json").exists():
-        raise BadSubjectError(f"{out} holds a finished repair, and none is written over; choose another --out")
-    text = json.dumps(begun, indent=2)
-    path = out / "begun.json"
-    if out.exists() and not out.is_dir():
-        raise BadSubjectError(f"{out} is a file, and a repair writes a folder; choose another --out")
-    others = [each for each in out.iterdir() if each != path] if out.exists() else []
-    # a command that was refused, or stopped before any work, leaves nothing that a better one would spoil
-    if others and path.exists() and not _is_same(path.read_text(), text, usual):
-        raise BadSubjectError(
-            f"{out} holds a repair that was begun with another network, run, drive, settings or version of skidpad; choose another --out"
-        )
-    if others and not path.exists():
-        raise BadSubjectError(f"{out} is a folder with other files in it; choose another --out")
-    write_atomically(path, text.encode())
-
-
-def _is_same(stored: str, text: str, usual: Mapping[str, object]) -> bool:
-    try:
-        begun = json.loads(stored)
-        settings = json.loads(json.dumps(usual)) | begun["settings"]
-    except (ValueError, KeyError, TypeError):
-        return False
-    return bool(begun | {"settings": settings} == json.loads(text))
 
 
 def _digest(task: Task) -> str:

@@ -9,6 +9,7 @@ from skidpad.page.model import Chart, Fact, Headline, Page, Table, Tone
 from skidpad.page.svg import WIDTH, Axis, AxisUnit, add, drawing, round_up, tip, write
 from skidpad.page.wording import interval, percent, plain
 from skidpad.repairs.examples import cards
+from skidpad.repairs.families import in_groups
 from skidpad.repairs.lessons import KEPT_RESPONSE
 from skidpad.repairs.plan import BEFORE, CLEAN, CONTROL, UNSEEN_SET
 from skidpad.statistics.intervals import wilson
@@ -44,9 +45,9 @@ def repair_page(outcome: Outcome) -> Page:
         context=(
             Fact("drive", plain(outcome.drive, 200)),
             Fact("frames", f"{outcome.frames[0]} trained on, {outcome.frames[1]} to choose, {outcome.frames[2]} to judge, by time"),
-            Fact("trained on", plain(", ".join(outcome.seen), 600)),
-            Fact("never trained on", plain(", ".join((*outcome.unseen, *(f"weather:{each}" for each in outcome.settings.weathers))), 600)),
-            Fact("a mutant holds if it", plain(outcome.relation, 200)),
+            Fact("trained on", plain(in_groups(outcome.seen), 600)),
+            Fact("never trained on", plain(in_groups((*outcome.unseen, *(f"weather:{each}" for each in outcome.settings.weathers))), 600)),
+            Fact("what a mutant must hold to", plain(outcome.relation, 200)),
         ),
         remarks=(*outcome.notes, *((outcome.reached.said,) if outcome.reached is not None else ())),
         notes=(
@@ -63,14 +64,14 @@ def repair_page(outcome: Outcome) -> Page:
         pictures_legend=_LEGEND,
         lead_charts=(tradeoff_chart(outcome),),
         lead_tables=(judged_table(outcome),) if outcome.rows else (),
-        tables=(candidate_table(outcome), *((driven_table(outcome),) if outcome.driven else ())),
+        tables=(*chosen_tables(outcome), *((driven_table(outcome),) if outcome.driven else ())),
     )
 
 
 def _tone(outcome: Outcome) -> Tone:
     if not outcome.recommended:
         return Tone.ALARM
-    return Tone.CALM if outcome.is_better and outcome.is_affordable else Tone.UNKNOWN
+    return Tone.UNKNOWN if outcome.doubts else Tone.CALM
 
 
 _PICTURES = (
@@ -104,8 +105,11 @@ def _of(failures: int | None, drives: int) -> str:
 def judged_table(outcome: Outcome) -> Table:
     """Returns the table of what no training saw."""
     columns = ("Pictures", "Number", "Before", "Control", "Repaired", "Beyond control", "RMSE before", "RMSE control", "RMSE repaired")
-    note = "Failing mutants; for clean pictures the RMSE against labels, in radians as the last three columns."
-    return Table("judged", "Where no training looked", columns, tuple(map(_judged, outcome.rows)), note=note)
+    note = (
+        "Failing mutants; for clean pictures the RMSE against labels, in radians as the last three columns. Beyond control: how far the "
+        "repaired network's figure lies above (+) or below (-) that of the control, as a share of the control's; below is better."
+    )
+    return Table("judged", "On frames that no training saw", columns, tuple(map(_judged, outcome.rows)), note=note)
 
 
 def _judged(row: JudgedRow) -> tuple[str, ...]:
@@ -148,11 +152,38 @@ def candidate_table(outcome: Outcome) -> Table:
     note = (
         "Response: how far the answers follow the labels; 1 steers as far as the human, 0 always answers the same. A network that loses "
         f"more than {percent(1.0 - KEPT_RESPONSE)} of it is not recommended. "
-        "Blend: how far the weights lie on the way from the first network's to those of the best epoch. Best epoch 0: no epoch was better "
-        "than the first network."
+        "Blend: how far the weights lie on the way from the first network's to those of the best epoch. Best epoch 0 is the network "
+        "itself: none of the epochs that count, the last third, was better, and the row repeats its figures."
         f" Failures are counted on {outcome.validated} mutants; --families, --ways and --pictures change which ones."
     )
     return Table("candidates", "On the validation stretch, which chose", columns, rows, note=note)
+
+
+def chosen_tables(outcome: Outcome) -> tuple[Table, ...]:
+    """Returns what the choice was made by; where nothing is recommended, what refused each candidate comes beside."""
+    return (candidate_table(outcome), *(() if outcome.recommended else (refusal_table(outcome),)))
+
+
+def refusal_table(outcome: Outcome) -> Table:
+    """Returns the table of what each candidate's best trained epoch reached, and what refused the candidate."""
+    by_name = {each.candidate.name: each for each in outcome.candidates}
+    rows = tuple(
+        (_label(by_name[each.candidate]), plain(each.because, 200), *_reached(by_name[each.candidate])) for each in outcome.refusals
+    )
+    columns = ("Candidate", "Refused because", "Epoch", "Clean RMSE (rad)", "Failures", "Moved by mutants (rad)", "Response")
+    note = (
+        "The figures are those of the best trained epoch of the last third, before its weights went back towards the network's; those of "
+        "the network itself are in the table above."
+    )
+    return Table("refused", "Why no candidate is recommended", columns, rows, numbers_from=2, note=note)
+
+
+def _reached(each: Trained) -> tuple[str, ...]:
+    found = each.reached
+    if found is None:
+        return ("-",) * 5
+    response = f"{found.response:.2f}" if isfinite(found.response) else "-"
+    return (str(found.epoch), f"{found.clean_rmse_rad:.4f}", percent(found.failure_rate), f"{found.stressed_rms_rad:.4f}", response)
 
 
 def tradeoff_chart(outcome: Outcome) -> Chart:

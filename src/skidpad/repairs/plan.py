@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import nan
@@ -14,7 +15,9 @@ from skidpad.core.errors import BadDriveError, BadParametersError, BadSubjectErr
 from skidpad.core.settings import Count, Natural, Positive, Within, check
 from skidpad.core.stimuli import Recipe
 from skidpad.oracles.relations import Relation
+from skidpad.repairs.folder import shown
 from skidpad.repairs.lessons import KEPT_RESPONSE, Diet, Loss, OwnStep
+from skidpad.subjects.description import IN_MEMORY
 from skidpad.subjects.training.fitting import TrainingSettings
 
 if TYPE_CHECKING:
@@ -135,14 +138,18 @@ class SearchSettings:
                 f"a weather that is trained on cannot judge a repair; got {', '.join(both)} as both: name others that judge (--weathers, "
                 "which is night,rain by default), or none"
             )
-        if not self.ways or not self.strengths or min(self.strengths) <= 0:
-            raise BadParametersError(f"a repair needs a way and a strength above 0; got {self.ways} and {self.strengths}")
+        for name, values in (("way", self.ways), ("strength", self.strengths)):
+            if not values:
+                raise BadParametersError(f"a repair needs at least one {name}; got none: see --{name}s")
+        if min(self.strengths) <= 0:
+            raise BadParametersError(f"strengths must be above 0; got {shown(self.strengths)}")
         if min(self.learning_rates, default=1.0) <= 0:
-            raise BadParametersError(f"learning rates must be above 0; got {self.learning_rates}")
+            raise BadParametersError(f"learning rates must be above 0; got {shown(self.learning_rates)}")
         names = [each.name for each in self.candidates(self.ways)]
         if len({*names}) < len(names):
             raise BadParametersError(
-                f"name each way, strength and learning rate once; got {self.ways}, {self.strengths} and {self.learning_rates}"
+                f"name each way, strength and learning rate once; got the ways {shown(self.ways)}, the strengths {shown(self.strengths)} "
+                f"and the learning rates {shown(self.learning_rates)}"
             )
         if self.mirror_choice and not self.mirror:
             raise BadParametersError("mirror_choice chooses by mirrored pictures, and mirror is off; turn mirror on, or mirror_choice off")
@@ -229,10 +236,25 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedEpoch:
+    """What the best of the epochs that count reached on the validation stretch, before its weights went back towards the start's.
+
+    The start itself, epoch 0, is not among them.
+    """
+
+    epoch: int
+    clean_rmse_rad: float
+    stressed_rms_rad: float
+    failure_rate: float
+    response: float
+
+
+@dataclass(frozen=True, slots=True)
 class Trained:
     """A trained candidate and its errors on the validation stretch. best_epoch: 0 where no epoch was better than the start.
 
     blend: how far its weights lie on the way from the start's to those of the best epoch. response: see `lessons.Validation`.
+    reached: what training reached; None where nobody noted it down.
     """
 
     candidate: Candidate
@@ -244,9 +266,19 @@ class Trained:
     weights: str
     blend: float = 1.0
     response: float = nan
+    reached: TrainedEpoch | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Trained:
+        """Reads what was written of a candidate."""
+        stored = json.loads(text)
+        reached = stored.get("reached")
+        return cls(
+            **{**stored, "candidate": Candidate(**stored["candidate"]), "reached": None if reached is None else TrainedEpoch(**reached)}
+        )
 
 
-def is_flat(trained: Trained, before: Trained) -> bool:
+def is_flat(trained: Trained | TrainedEpoch, before: Trained) -> bool:
     """Whether a network steers clearly less into bends than before: one that always answers the same never fails, and is no repair."""
     return before.response > 0.0 and trained.response < KEPT_RESPONSE * before.response
 
@@ -297,7 +329,8 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> tuple[str, ...]:
     answers = np.concatenate([subject.predict(drive.read([place], lead=lead).clip)[:, _steering(subject)] for place in places.tolist()])
     labels = drive.steering_rad[places]
     if not np.isfinite(answers).all():
-        raise BadSubjectError(f"{subject.description.name!r} has no finite steering on some unchanged frames; see `skidpad inspect`")
+        hint = "check its weights" if subject.description.file == IN_MEMORY else "see `skidpad inspect`"
+        raise BadSubjectError(f"{subject.description.name!r} has no finite steering on some unchanged frames; {hint}")
     wide, said = (float(np.quantile(np.abs(each - np.median(each)), 0.9)) for each in (labels, answers))
     if wide == 0.0:
         raise BadDriveError(
@@ -321,15 +354,16 @@ def check_labels(subject: NetworkSubject, drive: Drive) -> tuple[str, ...]:
             f"the labels of {drive.name!r} vary {ratio:.3g} times as much as the answers of {subject.description.name!r}, so that they are "
             f"hardly in its unit; {way_out}"
         )
+    evaluate = "skidpad.evaluate(net, drive)" if subject.description.file == IN_MEMORY else "skidpad evaluate"
     if said == 0.0:
         same = (
             f"{subject.description.name!r} answers {float(np.median(answers)):.4g} rad to nearly every unchanged frame, so that there is "
-            "nothing to repair; train it first, or check how its input is described with `skidpad evaluate`"
+            f"nothing to repair; train it first, or check how its input is described with `{evaluate}`"
         )
         return (same,)
     odd = (
         f"on unchanged frames the answers hardly follow the labels (correlation {follows:.2f}), so that there is little to repair; check "
-        "the unit and the sign of both with `skidpad evaluate`"
+        f"the unit and the sign of both with `{evaluate}`"
     )
     return (odd,) if follows < _HARDLY else ()
 

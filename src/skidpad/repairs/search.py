@@ -20,6 +20,7 @@ from skidpad.core.seeding import child_rng
 from skidpad.core.stimuli import Recipe, Stimulus
 from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.repairs.blending import BLENDS, between, write_network
+from skidpad.repairs.epochs import Epochs
 from skidpad.repairs.families import Families, aimed, families
 from skidpad.repairs.lessons import Diet, RepairLesson, Validation
 from skidpad.repairs.looks import LOOKS, drawn_look
@@ -35,6 +36,7 @@ from skidpad.repairs.plan import (
     SearchSettings,
     Task,
     Trained,
+    TrainedEpoch,
     Way,
     badness,
     check_labels,
@@ -60,6 +62,9 @@ _FRAMES_OF_A_WEATHER = 16
 
 _STRETCHES = 4
 """Runs of frames under each look of a weather that judges: neighbouring frames fail together, so that many short runs tell more."""
+
+_FEW = 20
+"""Frames that choose: with fewer, one frame decides which candidate is best."""
 
 _SHARED = 0.5
 """Of the pool of a repair that aims at a limit: the rest is what keeps it general."""
@@ -108,6 +113,9 @@ class Repairs:
                     f"{f', of about {needed} frames instead of {len(drive)}' if needed else ''}"
                 )
         self.notes = list(check_labels(task.subject, self.train_drive))
+        choosing = int(np.isfinite(self.validation_drive.steering_rad).sum())
+        if choosing < _FEW:
+            self.notes.append(f"only {choosing} frames choose among the candidates, so that chance decides much of it; use a longer drive")
         if is_held_back:
             self.notes.append(f"{aimed_at} is aimed at, and so trained on, though --unseen or --families leaves it out")
 
@@ -262,11 +270,13 @@ class Repairs:
         """Trains a candidate, or reads what was trained; a checkpoint stands beside until the end."""
         record = self.out / "candidates" / f"{candidate.name}.json"
         if record.is_file():
-            stored = json.loads(record.read_text())
-            return Trained(**{**stored, "candidate": Candidate(**stored["candidate"])})
+            return Trained.read(record.read_text())
+        _ = self.before  # is measured outside of a training
         is_control = candidate.way == CONTROL
         pairs = self.random if is_control else self.pool(candidate.way)
         diet = Diet(candidate.strength, 1.0, 0.0) if is_control else Way(candidate.way).diet(candidate.strength)
+        stem = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}"
+        checkpoint, epochs = stem.with_name(f"{stem.name}.checkpoint.pt"), Epochs(stem.with_name(f"{stem.name}.epochs.json"), self.measured)
         lesson = RepairLesson(
             len(self.clean),
             len(pairs),
@@ -278,9 +288,9 @@ class Repairs:
             step=self.task.step,
             first=self.task.subject.module if diet.asks_first else None,
             run=_FRAMES_PER_RECIPE if is_staged(self.task.subject.module, self.spec) else 1,
+            watch=epochs,
         )
         module, description = copied(self.task.subject.module), self.task.subject.description
-        checkpoint = self.out / "work" / f"{candidate.name}-{self.task.subject.sha256[:12]}.checkpoint.pt"
         data = self.clean if is_control else self.clean.joined(pairs.mutants, pairs.originals)
         fitted = fit(
             module,
@@ -294,10 +304,11 @@ class Repairs:
         )
         weights = record.with_suffix(".safetensors")
         made = Trained(candidate, nan, nan, nan, fitted.best_epoch, len(fitted.curve), str(weights.relative_to(self.out)))
-        found = self._blended(module, made)
+        found = self._blended(module, replace(made, reached=epochs.best(fitted.curve, self.settings.epochs)))
         write_network(module, replace(description, name=candidate.name), weights)
         write_atomically(record, json.dumps(asdict(found), indent=2).encode())
-        discard(checkpoint)
+        for path in (checkpoint, epochs.path):
+            discard(path)
         return found
 
     def _blended(self, module: nn.Module, made: Trained) -> Trained:
@@ -323,12 +334,22 @@ class Repairs:
     def validated(self, module: nn.Module, made: Trained) -> Trained:
         """Measures a network on the validation stretch."""
         answers = answers_rad(module, self.task.subject.description, self.validation.data, self.settings.device)
+        found = self.measured(answers)
+        return replace(
+            made,
+            clean_rmse_rad=found.clean_rmse_rad,
+            stressed_rms_rad=found.stressed_rms_rad,
+            failure_rate=found.failure_rate,
+            response=found.response,
+        )
+
+    def measured(self, answers: FloatArray) -> TrainedEpoch:
+        """Returns the figures of a network's answers to the validation stretch, of no epoch yet."""
         clean, stressed = self.validation.errors_rad(answers)
         many, pairs = len(self.validation.clean), self.validation.pairs
         mutants, originals = answers[many : many + len(pairs)], answers[many + len(pairs) :]
-        rate = self.rate("validation", pairs, mutants, originals)
-        response = self.validation.response(answers)
-        return replace(made, clean_rmse_rad=clean, stressed_rms_rad=stressed, failure_rate=rate.failure_rate, response=response)
+        rate = self.rate("validation", pairs, mutants, originals).failure_rate
+        return TrainedEpoch(0, clean, stressed, rate, self.validation.response(answers))
 
     def module_of(self, trained: Trained) -> nn.Module:
         """Returns the network of a candidate."""
@@ -374,23 +395,3 @@ class Repairs:
 
     def _answers(self, module: nn.Module, data: Labelled) -> FloatArray:
         return answers_rad(module, self.task.subject.description, data, self.settings.device)
-
-
-def chosen(before: Trained, controls: Sequence[Trained], candidates: Sequence[Trained], most_cost: float) -> Trained | None:
-    """Returns the candidate with the fewest failures among those whose clean error rose by at most a share and that still steer into bends.
-
-    None where it is no better than the start or than any control. The clean error may rise over that of the start or of the control of the
-    same learning rate, whichever is larger: what any further training costs is no cost of the mutants.
-    """
-
-    def is_affordable(each: Trained) -> bool:
-        alike = [control for control in controls if control.candidate.learning_rate == each.candidate.learning_rate]
-        return each.clean_rmse_rad <= (1.0 + most_cost) * max(one.clean_rmse_rad for one in (before, *alike))
-
-    best = min((each for each in candidates if is_affordable(each) and not is_flat(each, before)), key=badness, default=None)
-    if best is None:
-        return None
-    others = (before, *controls)
-    fewest, least = min(each.failure_rate for each in others), min(each.stressed_rms_rad for each in others)
-    helps = best.failure_rate < fewest or (best.failure_rate == fewest and best.stressed_rms_rad < least)
-    return best if helps else None

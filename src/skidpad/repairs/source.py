@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from skidpad.core.errors import BadParametersError, BadRunError, UnknownNameError
+from skidpad.core.errors import BadParametersError, BadRunError, SkidpadError, UnknownNameError
 from skidpad.core.stimuli import Recipe
+from skidpad.drives.opening import open_drive
 from skidpad.kinds.kind import load_campaign
 from skidpad.kinds.limits.campaign import Limits
 from skidpad.kinds.limits.curves import Standing
@@ -18,13 +20,15 @@ from skidpad.repairs.families import at_share
 from skidpad.repairs.mutants import unchanged_drive
 from skidpad.repairs.outcome import Reached
 from skidpad.repairs.plan import Aim, Task
+from skidpad.runs.folder import Run
 from skidpad.subjects.description import STEERING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skidpad.drives.drive import Drive
     from skidpad.kinds.limits.probes import Judge
     from skidpad.repairs.lessons import Loss, OwnStep
-    from skidpad.runs.folder import Run
     from skidpad.subjects.base import Subject
     from skidpad.subjects.network_subject import NetworkSubject
 
@@ -76,6 +80,30 @@ def task_of(
         loss=loss,
         step=step,
     )
+
+
+def opened(run: Path, subject: str) -> Run:
+    """Opens the run that a repair begins from; says of a drive that it must be tested first."""
+    try:
+        return Run.open(run)
+    except BadRunError:
+        text = str(run)
+        if not is_drive(text):
+            raise
+        net, drive = shlex.quote(subject), shlex.quote(text)
+        raise BadRunError(
+            f"{text} is a drive, and a repair begins with a run: test the network first, with `skidpad test {net} {drive} --out "
+            f"runs/first`, and then use `skidpad repair {net} runs/first --out mended`"
+        ) from None
+
+
+def is_drive(text: str) -> bool:
+    """Whether a text opens a drive."""
+    try:
+        open_drive(text)
+    except (SkidpadError, OSError):
+        return False
+    return True
 
 
 def referee_of(device: str) -> Judge:

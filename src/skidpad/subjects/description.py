@@ -29,6 +29,9 @@ MAX_BINS = 1000
 MAX_RATIO = 100.0
 """Road cars steer with 10 to 25."""
 
+IN_MEMORY = "in memory"
+"""The file of a network that a program made and no command can open."""
+
 
 class Format(Enum):
     """How the network is given; no file is read by executing what it holds. A box is run, not read: see `Box`."""

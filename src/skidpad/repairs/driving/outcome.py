@@ -17,7 +17,8 @@ from skidpad.repairs.blending import write_network
 from skidpad.repairs.driving.page import driving_page, film_cards
 from skidpad.repairs.driving.plan import DRAWN, NEAR, DrivingSettings, DrivingTask
 from skidpad.repairs.driving.rounds import RULES, DrivingRepair, Taught
-from skidpad.repairs.outcome import RECOMMENDED, begin
+from skidpad.repairs.folder import begin, leaving_nothing
+from skidpad.repairs.outcome import RECOMMENDED
 from skidpad.repairs.plan import BEFORE, CONTROL
 from skidpad.statistics.intervals import Interval, sign_flip, student_mean
 from skidpad.worlds.scenario.scenario import table_of
@@ -133,22 +134,34 @@ class DrivingOutcome:
         return not self.clean_rise > self.settings.most_cost
 
     @property
-    def is_better(self) -> bool:
-        """Whether the recommended network fails in fewer of the drives that judge, or in as many and strays less."""
-        before, _, repaired = np.array([case.failed for case in self.cases]).reshape(-1, 3).sum(axis=0)
-        strays = np.array([case.mdcl for case in self.cases]).reshape(-1, 3).sum(axis=0)
-        return bool(repaired < before or (repaired == before and strays[2] < strays[0]))
+    def doubts(self) -> tuple[str, ...]:
+        """Says where the judgement does not confirm the choice: it does no better than before or than the control, or costs too much.
+
+        Better is to fail in fewer of the drives that judge, or in as many and to stray less.
+        """
+        failures = np.array([case.failed for case in self.cases]).reshape(-1, 3).sum(axis=0).tolist()
+        strays = np.array([case.mdcl for case in self.cases]).reshape(-1, 3).sum(axis=0).tolist()
+        before, control, repaired = zip(failures, strays, strict=True)
+        others = {"the network did before": before, "the control": control}
+        unbeaten = [name for name, other in others.items() if not repaired < other]
+        better = (f"it fails and strays no less than {' and than '.join(unbeaten)}",) if unbeaten else ()
+        return (*better, *(() if self.is_affordable else ("it costs more clean accuracy than it may",)))
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Says of each round but the recommended one why it is not recommended."""
+        others = [each for each in self.rounds if each.name != self.recommended]
+        return tuple(refusal(self.before, self.control, each, self.settings.most_cost) for each in others)
 
     @property
     def verdict(self) -> str:
         """Says in a sentence or two what came of it."""
         if not self.recommended:
-            return (
-                "No repair helped: on the scenarios that choose, no round fails less often or strays less than the network does and than "
-                "one that was trained as long on the clean drive alone, at a clean error at most "
-                f"{percent(self.settings.most_cost)} higher. The network is unchanged."
+            none = (
+                "No repair helped: on the scenarios that choose, no round does better than the network and than one that was trained as "
+                f"long on the clean drive alone, at a clean error at most {percent(self.settings.most_cost)} higher."
             )
-        unproven = "" if self.is_better else ": better where it was chosen, no better where it was judged"
+            return " ".join([none, *(f"{each}." for each in self.refusals), "The network is unchanged."])
         first, _, after = self.clean_rmse_rad
         dear = (
             ""
@@ -156,7 +169,9 @@ class DrivingOutcome:
             else f": {percent(self.clean_rise)} more, though at most {percent(self.settings.most_cost)} may be paid"
         )
         clean = f"The clean error is {after:.4f} rad instead of {first:.4f}{dear}."
-        return " ".join([f"Recommended: {self.recommended}{unproven}.", *(half.said for half in self.halves), clean])
+        best = f"{self.recommended} is the best on the scenarios that choose, but where it is judged"
+        head = f"Not confirmed: {best}, {', and '.join(self.doubts)}." if self.doubts else f"Recommended: {self.recommended}."
+        return " ".join([head, *(half.said for half in self.halves), clean])
 
     def page(self) -> Page:
         """Returns the page."""
@@ -166,7 +181,8 @@ class DrivingOutcome:
         """Writes the outcome; what is not a finite number becomes null."""
         figures = asdict(replace(self, films=()))
         figures.pop("films")
-        return json.dumps(jsonable(figures | {"verdict": self.verdict}), indent=2, allow_nan=False)
+        told = {"verdict": self.verdict, "doubts": self.doubts, "refusals": self.refusals}
+        return json.dumps(jsonable(figures | told), indent=2, allow_nan=False)
 
 
 def drive_and_repair(task: DrivingTask, out: Path, settings: DrivingSettings, progress: Progress = silent) -> DrivingOutcome:
@@ -176,15 +192,20 @@ def drive_and_repair(task: DrivingTask, out: Path, settings: DrivingSettings, pr
     frames and drives. Called again after it was killed, it goes on to the same result.
     """
     repair = DrivingRepair(task, out, settings, progress)
-    begun = {
+    begun: dict[str, object] = {
         "rules": RULES,
         "subject": task.subject.sha256,
         "run": task.digest,
         "drive": repair.clean_sha256,
         "settings": asdict(replace(settings, device="", threads=1)),
     }
-    begin(out, begun, asdict(DrivingSettings()))
-    before = repair.before
+    with leaving_nothing(out):
+        begin(out, begun, asdict(DrivingSettings()))
+        return _driven_and_repaired(repair, out)
+
+
+def _driven_and_repaired(repair: DrivingRepair, out: Path) -> DrivingOutcome:
+    task, settings, before = repair.task, repair.settings, repair.before
     rounds = repair.rounds()
     control = repair.control(rounds[-1].frames)
     best = chosen(before, control, rounds, settings.most_cost)
@@ -232,6 +253,24 @@ def chosen(before: Taught, control: Taught, rounds: Sequence[Taught], most_cost:
     limit = (1.0 + most_cost) * max(before.clean_rmse_rad, control.clean_rmse_rad)
     best = min((each for each in rounds if each.clean_rmse_rad <= limit), key=lambda each: each.badness, default=None)
     return best if best is not None and best.badness < min(before.badness, control.badness) else None
+
+
+def refusal(before: Taught, control: Taught, taught: Taught, most_cost: float) -> str:
+    """Says how a round did on the scenarios that choose, and why it is not recommended."""
+    did = (
+        f"{taught.name} fails in {taught.failures} of {taught.drives} drives instead of {before.failures}, at a mean MDCL of "
+        f"{taught.mean_mdcl:.3f} instead of {before.mean_mdcl:.3f}"
+    )
+    clean, whose = max((before.clean_rmse_rad, "the network's"), (control.clean_rmse_rad, "the control's"))
+    reasons = []
+    if taught.clean_rmse_rad > (1.0 + most_cost) * clean:
+        rise = percent(taught.clean_rmse_rad / clean - 1.0)
+        blended = f" even at {percent(taught.blend)} of the way from the first weights" if taught.blend < 1.0 else ""
+        reasons.append(f"its clean error is {rise} above {whose}{blended}, and {percent(most_cost)} is allowed")
+    unbeaten = [name for name, other in (("the network", before), ("the control", control)) if not taught.badness < other.badness]
+    if unbeaten:
+        reasons.append(f"it does no better than {' and than '.join(unbeaten)}")
+    return f"{did}; {' and '.join(reasons) or 'another round is better'}"
 
 
 def _judged(cases: Sequence[Case], ways: Sequence[Driven]) -> tuple[JudgedCase, ...]:

@@ -102,7 +102,7 @@ def _film(runner: ClosedLoopRunner, case: Case, title: str, name: str) -> FilmCa
 def _tone(outcome: DrivingOutcome) -> Tone:
     if not outcome.recommended:
         return Tone.ALARM
-    return Tone.CALM if outcome.is_better and outcome.is_affordable else Tone.UNKNOWN
+    return Tone.UNKNOWN if outcome.doubts else Tone.CALM
 
 
 def _where(half: str) -> str:
@@ -148,7 +148,12 @@ def round_table(outcome: DrivingOutcome) -> Table:
     """Returns the table of the networks on the scenarios that choose."""
     columns = ("Network", "Frames", "Drives", "Failures", "Mean MDCL", "Clean RMSE (rad)", "Blend")
     rows = tuple(_taught(each, is_best=each.name == outcome.recommended) for each in (outcome.before, outcome.control, *outcome.rounds))
-    note = "Frames: trained on. Blend: how far the weights lie on the way from the first network's to the trained ones."
+    note = (
+        "Frames: trained on; the control sees its own as often as it takes to train as long as the last round. Blend: how far the weights "
+        "lie on the way from the first network's to the trained ones."
+    )
+    if outcome.refusals:
+        note += f" Not recommended: {'. '.join(outcome.refusals)}."
     return Table("rounds", "On the scenarios that choose", columns, rows, note=note)
 
 

@@ -109,7 +109,7 @@ class Driven:
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """One network and how it does on the scenarios that choose. frames: that it was trained on.
+    """One network and how it does on the scenarios that choose. frames: that it was trained on, each counted once.
 
     blend: how far its weights lie on the way from the first network's to the trained ones.
     """
@@ -235,10 +235,13 @@ class DrivingRepair:
 
     def control(self, frames: int) -> Taught:
         """Trains the control: for as many steps as the last round, on the clean drive alone."""
-        return self.train(CONTROL, repeated(self.clean, frames, self.settings.seed))
+        return self.train(CONTROL, repeated(self.clean, frames, self.settings.seed), len(self.clean))
 
-    def train(self, name: str, data: Labelled) -> Taught:
-        """Trains from the first network's weights, or reads what was trained; a checkpoint stands beside until the end."""
+    def train(self, name: str, data: Labelled, frames: int = 0) -> Taught:
+        """Trains from the first network's weights, or reads what was trained; a checkpoint stands beside until the end.
+
+        frames: how many of the data differ, where some are repeated.
+        """
         record = self.out / "candidates" / f"{name}.json"
         if record.is_file():
             return Taught(**json.loads(record.read_text()))
@@ -255,7 +258,7 @@ class DrivingRepair:
             lesson=DrivingLesson(),
         )
         blend = self._blended(module)
-        found = self.measured(module, Taught(name, len(data), nan, 0, 0, nan, blend))
+        found = self.measured(module, Taught(name, frames or len(data), nan, 0, 0, nan, blend))
         write_network(module, replace(description, name=name), record.with_suffix(".safetensors"))
         write_atomically(record, json.dumps(asdict(found), indent=2).encode())
         discard(checkpoint)

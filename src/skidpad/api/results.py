@@ -256,4 +256,4 @@ class Repaired:
         return module
 
     def __repr__(self) -> str:
-        return self.outcome.verdict
+        return "\n".join([self.outcome.verdict, *(f"note: {note}" for note in self.outcome.notes)])

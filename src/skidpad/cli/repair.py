@@ -1,6 +1,7 @@
 """skidpad repair: find the repair that helps most at the least cost, or retrain as DeepTest does."""
 
 import json as json_module
+from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +11,12 @@ import typer
 from skidpad.cli.runs import Device, Json, Seed, may_trust, names_of, refuse_options_of
 from skidpad.cli.training import Half, Threads
 from skidpad.core.errors import BadParametersError, UnknownNameError
-from skidpad.page.terminal import print_json, progress_bar, say, table
+from skidpad.page.terminal import ERR, print_json, progress_bar, progress_lines, say, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from skidpad.core.progress import Progress
     from skidpad.page.model import Table
     from skidpad.repairs.outcome import Finished
     from skidpad.repairs.report import RepairReport
@@ -137,13 +139,13 @@ def repair(
 
     If it is interrupted, the same command continues and ends with the same network.
     """
-    from skidpad.runs.folder import Run
+    from skidpad.repairs.source import opened as opened_run
 
     if referee not in {"on", "off"}:
         raise UnknownNameError.among("setting of the referee", referee, ["on", "off"])
     if preset not in {PAPER, SEARCH}:
         raise UnknownNameError.among("preset", preset, [SEARCH, PAPER])
-    opened = Run.open(run)
+    opened = opened_run(run, subject)
     is_driven = opened.config.get("campaign") == DRIVES and preset != PAPER and export is None
     if preset == PAPER and export is None:
         refuse_options_of(context, f"--preset {SEARCH}", _OF_SEARCH)
@@ -155,7 +157,7 @@ def repair(
     if export is not None:
         from skidpad.repairs.export import export_mutants
 
-        with progress_bar("exporting", f"remove {export} and start again") as progress:
+        with _progress("exporting", f"remove {export} and start again") as progress:
             written = export_mutants(
                 opened,
                 export,
@@ -248,12 +250,12 @@ def repair(
     network = load_network(subject_path(subject), device)
     check_trainable(network)
     loop = ClosedLoop.asked(closed_loop, tuple(stimulus or ()), domain)
-    with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
+    with _progress("repairing", "what is done is kept; go on with the same command") as progress:
         outcome = repair_run(network, opened, out, settings, hold=hold, source=source, loop=loop, progress=progress)
     write_outcome(outcome, out)
-    from skidpad.repairs.page import candidate_table, judged_table
+    from skidpad.repairs.page import chosen_tables, judged_table
 
-    _print(outcome, (candidate_table(outcome), *((judged_table(outcome),) if outcome.rows else ())), out, json=json)
+    _print(outcome, (*chosen_tables(outcome), *((judged_table(outcome),) if outcome.rows else ())), out, json=json)
 
 
 def _from_drives(subject: str, run: "Run", out: Path, given: "dict[str, Any]", *, json: bool) -> None:
@@ -269,10 +271,17 @@ def _from_drives(subject: str, run: "Run", out: Path, given: "dict[str, Any]", *
     settings = DrivingSettings(**given)
     network = load_network(subject_path(subject), settings.device)
     check_trainable(network)
-    with progress_bar("repairing", "what is done is kept; go on with the same command") as progress:
+    with _progress("repairing", "what is done is kept; go on with the same command") as progress:
         outcome = drive_and_repair(task_of(run, network), out, settings, progress)
     write_outcome(outcome, out)
     _print(outcome, (round_table(outcome), *((judged_table(outcome),) if outcome.halves else ())), out, json=json)
+
+
+@contextmanager
+def _progress(label: str, go_on: str) -> "Iterator[Progress]":
+    """Shows a bar on a terminal, and lines where there is none, as in a file."""
+    with progress_bar(label, go_on) as bar:
+        yield bar if ERR.is_terminal else progress_lines()
 
 
 def _print(outcome: "Finished", tables: "Sequence[Table]", out: Path, *, json: bool) -> None:
@@ -324,7 +333,7 @@ def _paper(subject: str, run: "Run", out: Path, given: "dict[str, Any]", train_d
     network = load_network(subject_path(subject), settings.device)
     check_repairable(network)
     drive = open_drive(train_drive) if train_drive else None
-    with progress_bar("repairing", "whole epochs are kept; go on with the same command") as progress:
+    with _progress("repairing", "whole epochs are kept; go on with the same command") as progress:
         report = repair_subject(network, run, out, settings, drive, progress)
     if json:
         print_json(json_module.loads(report.to_json()))

@@ -3,7 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 OUT = Console(highlight=False)
 ERR = Console(stderr=True, highlight=False)
+_APART_S = 10.0
 _GROUPING = "\N{NARROW NO-BREAK SPACE}"
 """What the words of reports have between groups of three digits."""
 
@@ -160,6 +162,24 @@ def print_json(payload: Any) -> None:
     """Prints one JSON object; what is not a finite number becomes null."""
     # JSON spells out the first 32 control characters itself; the others may be spelt the same way
     OUT.print(harmless(json.dumps(jsonable(payload), indent=2, ensure_ascii=False), lines=True), soft_wrap=True, markup=False)
+
+
+def progress_lines(clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Returns a progress for what is no terminal, as a log file: a line where a stage begins, and then one every twentieth of its way.
+
+    A stage is what the note says before an epoch or a colon. Lines of one stage are at least ten seconds apart.
+    """
+    stage, before, next_line, last = "", 0, 0.0, 0.0
+
+    def report(done: int, total: int, note: str = "") -> None:
+        nonlocal stage, before, next_line, last
+        now = note.partition(", epoch")[0].partition(":")[0]
+        is_new, before = now != stage or done < before, done
+        if is_new or (done >= next_line and clock() >= last + _APART_S):
+            tell(f"{note}: {done} of {total}" if note else f"{done} of {total}")
+            stage, next_line, last = now, done + total / 20, clock()
+
+    return report
 
 
 @contextmanager

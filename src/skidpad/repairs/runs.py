@@ -10,12 +10,14 @@ from safetensors.torch import load_file
 from skidpad.core.errors import BadParametersError, BadRunError
 from skidpad.core.progress import Progress, silent
 from skidpad.core.registry import MEMORY, giving
+from skidpad.kinds.drives.campaign import domain_lasting
 from skidpad.kinds.drives.summary import DriveVerdict, summarise
 from skidpad.kinds.kind import load_campaign
 from skidpad.repairs.outcome import RECOMMENDED, Driven, Outcome, search
 from skidpad.repairs.plan import BEFORE, CONTROL
 from skidpad.repairs.source import reached, task_of
 from skidpad.runs.folder import Run
+from skidpad.stimuli.registry import conditions_of
 from skidpad.subjects.network_subject import NetworkSubject
 from skidpad.subjects.training.fitting import copied
 
@@ -46,7 +48,11 @@ class ClosedLoop:
             raise BadParametersError(
                 f"a stimulus is for drives in a closed loop; say how many, as --closed-loop 20; got {', '.join(stimuli)}"
             )
-        return cls(scenarios, stimuli, domain) if scenarios > 0 else None
+        if scenarios <= 0:
+            return None
+        domain_lasting(domain, 0.0)  # a name that is none ends the work before the repair, not after it
+        conditions_of(stimuli)
+        return cls(scenarios, stimuli, domain)
 
 
 def repair_run(

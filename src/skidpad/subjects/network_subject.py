@@ -186,6 +186,10 @@ class NetworkSubject:
         """Makes a subject of a torch module in memory, as the description tells; `file` and `format` do not matter."""
         return cls(TorchNetwork(module, device, unit), description, batch_size=batch_size)
 
+    def __repr__(self) -> str:
+        spec = self.description.input
+        return f"<network {self.description.name!r}, {spec.width_px} x {spec.height_px} px>"
+
     @property
     def module(self) -> nn.Module:
         """The torch network itself, in evaluation mode."""

@@ -27,7 +27,7 @@ from skidpad.drives.drive import Drive, Problem
 from skidpad.drives.opening import LostDrive, open_drive
 from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
-from skidpad.kinds.pictures.guided import GuidedPhase
+from skidpad.kinds.pictures.guided import GuidedPhase, check_guide
 from skidpad.kinds.pictures.judging import (
     JudgedOutput,
     Originals,
@@ -105,7 +105,7 @@ class DeepTest:
         subject = subject_of(seen, settings.subject, settings.device)
         if needy and subject.layers and not settings.profile_drive:
             raise SkidpadError(f"{', '.join(needy)} needs neuron bounds from a training drive; give one with --profile-drive DRIVE")
-        _check_guide(settings, subject)
+        check_guide(settings, subject)
         drive = drive_of(seen, settings.drive)
         resolved = settings if isinstance(drive, LostDrive) else _resolved(settings, subject, drive)
         return cls(resolved, subject, drive, chosen)
@@ -387,18 +387,6 @@ def _resolved(settings: DeepTestSettings, subject: Subject, drive: Drive) -> Dee
         tolerance=tolerance,
         shard_frames=settings.shard_frames or default_shard_frames(subject.lead, settings.device, drive),
     )
-
-
-def _check_guide(settings: DeepTestSettings, subject: Subject) -> None:
-    if "greedy" not in settings.searches:
-        return
-    if not subject.layers:
-        raise SkidpadError(
-            f"the search greedy is guided by coverage, and {subject.description.name!r} is a black box whose neurons cannot be seen; "
-            "use --search grid or --search random"
-        )
-    if not settings.criteria:
-        raise SkidpadError("the search greedy is guided by coverage and needs a criterion; give one, as --criteria nc")
 
 
 def from_config(config: Mapping[str, Any], seen: Manifest | None = None) -> DeepTest:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from skidpad.core.errors import SkidpadError
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.coverage.tracker import CoverageTracker
@@ -24,10 +25,11 @@ from skidpad.search.protocol import SEARCHES, Fitness, asked_of, kept
 if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
     from skidpad.kinds.pictures.campaign import DeepTest
+    from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.oracles.relations import Relation
     from skidpad.referee.on_device import SeenOriginals
     from skidpad.runs.folder import Run
-    from skidpad.subjects.base import Observation
+    from skidpad.subjects.base import Observation, Subject
 
 
 WIDTH = 16
@@ -134,6 +136,19 @@ def _same_scene(
         if told[place]:
             break
     return told
+
+
+def check_guide(settings: DeepTestSettings, subject: Subject) -> None:
+    """Refuses a guided search where there is no coverage to guide it."""
+    if "greedy" not in settings.searches:
+        return
+    if not subject.layers:
+        raise SkidpadError(
+            f"the search greedy is guided by coverage, and {subject.description.name!r} is a black box whose neurons cannot be seen; "
+            "use --search grid or --search random"
+        )
+    if not settings.criteria:
+        raise SkidpadError("the search greedy is guided by coverage and needs a criterion; give one, as --criteria nc")
 
 
 class GuidedPhase:

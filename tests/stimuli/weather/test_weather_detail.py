@@ -18,7 +18,8 @@ from skidpad.stimuli.weather.scenes import Scenes
 from skidpad.stimuli.weather.settings import Method, WeatherSettings, preset
 from skidpad.stimuli.weather.translation import Weather, model_of
 
-CELLS, RADIUS, FLOOR = 48, 3, 4e-3
+CELLS, ROWS, COLUMNS, SMOOTH, LIGHTS, FLOOR, OTHER = 48, 4, 10, 2, 4, 4e-3, 0.02
+LUMA = np.array([0.299, 0.587, 0.114])
 STYLE = torch.tensor([0.3, -0.5, 1.0])
 CARD = replace(toy_card(), detail=1.0)
 
@@ -30,34 +31,66 @@ def signed(count: int = 1, side: int = CELLS, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy((blocks + rng.normal(0, 0.05, blocks.shape)).clip(-1, 1).astype(np.float32))
 
 
-def windows(values: FloatArray, row: int, column: int) -> FloatArray:
-    return values[max(0, row - RADIUS) : row + RADIUS + 1, max(0, column - RADIUS) : column + RADIUS + 1]
+def windows(values: FloatArray, row: int, column: int, rows: int, columns: int) -> FloatArray:
+    return values[max(0, row - rows) : row + rows + 1, max(0, column - columns) : column + columns + 1]
+
+
+def shares_of(picture: FloatArray) -> FloatArray:
+    """How much each line counts for each pixel of a picture (3, rows, columns): (rows, columns, LIGHTS)."""
+    place = ((np.tensordot(LUMA, picture, 1) + 1.0) / 2.0).clip(0.0, 1.0) ** 0.6 * (LIGHTS - 1)
+    return np.stack([np.maximum(0.0, 1.0 - np.abs(place - light)) for light in range(LIGHTS)], axis=2)
 
 
 def by_loops(made: FloatArray, recorded: FloatArray) -> FloatArray:
-    """The guided filter of one colour, window by window, as the paper writes it."""
-    side = made.shape[0]
-    slopes, levels = np.zeros_like(made), np.zeros_like(made)
-    for row in range(side):
-        for column in range(side):
-            frame, wanted = windows(recorded, row, column), windows(made, row, column)
-            covariance = (frame * wanted).mean() - frame.mean() * wanted.mean()
-            slopes[row, column] = max(0.0, covariance / (frame.var() + FLOOR))
-            levels[row, column] = wanted.mean() - slopes[row, column] * frame.mean()
-    drawn = [
-        windows(slopes, row, column).mean() * recorded[row, column] + windows(levels, row, column).mean()
-        for row in range(side)
-        for column in range(side)
-    ]
-    return np.clip(np.reshape(drawn, made.shape), -1, 1)
+    """A weighted straight line through each window, for each light and colour.
+
+    Lines are averaged with their neighbours', and the two next to a pixel's light mixed.
+    """
+    side = made.shape[1]
+    shares = shares_of(recorded)
+    lines = np.zeros((2, LIGHTS, 3, side, side))
+    for row, column in np.ndindex(side, side):
+        near = windows(shares, row, column, ROWS, COLUMNS) + OTHER
+        frame, wanted = (np.stack([windows(colour, row, column, ROWS, COLUMNS) for colour in each]) for each in (recorded, made))
+        weights = near / near.sum((0, 1))
+        centres, levels = (np.einsum("crk,rkl->lc", each, weights) for each in (frame, wanted))
+        for light, colour in np.ndindex(LIGHTS, 3):
+            apart = frame[colour] - centres[light, colour]
+            covariance = (weights[..., light] * apart * (wanted[colour] - levels[light, colour])).sum()
+            slope = max(0.0, covariance / ((weights[..., light] * apart**2).sum() + FLOOR))
+            lines[:, light, colour, row, column] = slope, levels[light, colour] - slope * centres[light, colour]
+    drawn = np.zeros_like(made)
+    for row, column, light, colour in np.ndindex(side, side, LIGHTS, 3):
+        slope, level = (windows(each[light, colour], row, column, SMOOTH, SMOOTH).mean() for each in lines)
+        drawn[colour, row, column] += shares[row, column, light] * (slope * recorded[colour, row, column] + level)
+    return drawn.clip(-1, 1)
 
 
-def test_it_is_the_guided_filter_where_a_cell_is_a_pixel() -> None:
+def test_it_is_a_line_for_each_window_and_light_where_a_cell_is_a_pixel() -> None:
     made, recorded = signed(seed=1), signed(seed=2)
     found = Detail(1.0, CELLS)(made, recorded)[0].numpy()
-    for colour in range(3):
-        expected = by_loops(made[0, colour].numpy().astype(np.float64), recorded[0, colour].numpy().astype(np.float64))
-        np.testing.assert_allclose(found[colour], expected, atol=1e-4)
+    expected = by_loops(made[0].numpy().astype(np.float64), recorded[0].numpy().astype(np.float64))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_dark_woods_take_nothing_of_the_sky_behind_them() -> None:
+    recorded = torch.full((1, 3, 96, 96), 0.9)
+    recorded[:, :, 30:] = -0.8
+    fog = torch.full((1, 3, 96, 96), 0.6)
+    fog[:, :, 30:] = -0.5
+    smeared = torch.nn.functional.avg_pool2d(fog, (21, 1), 1, (10, 0), count_include_pad=False)
+    haze = (smeared - fog)[0, 0, 30:40, 48].mean()
+    left = (Detail(1.0, 96)(smeared, recorded) - fog)[0, 0, 30:40, 48].mean()
+    assert float(haze) > 0.24, "over the woods, as a translator paints it"
+    assert float(left) < 0.75 * float(haze)
+
+
+def test_a_stain_that_the_translator_painted_on_an_even_road_is_spread() -> None:
+    recorded = torch.full((1, 3, 96, 96), -0.2)
+    stained = torch.full((1, 3, 96, 96), -0.7)
+    stained[:, :, 60:68, 44:52] = 0.3
+    found = Detail(1.0, 96)(stained, recorded)
+    assert float((found - found.mean()).abs().max()) < 0.15
 
 
 def test_a_translation_that_changed_nothing_leaves_the_frame() -> None:
@@ -88,10 +121,10 @@ def test_a_marking_that_the_translation_smears_is_sharp_again() -> None:
 
 
 def test_the_detail_of_a_negative_is_not_inverted() -> None:
-    recorded = signed(side=96)
+    recorded = 0.15 * signed(side=96) - 0.5  # all of it dark
     edges = recorded.diff(dim=3)
     found = Detail(1.0, 96)(-recorded, recorded).diff(dim=3)
-    # cell by cell the light goes the translation's way, however it was painted; no edge turns its sign
+    # the light goes the translation's way, however it was painted; no edge turns its sign
     assert float((found * edges).sum() / edges.square().sum()) > -0.05
 
 

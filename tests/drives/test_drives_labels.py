@@ -95,7 +95,7 @@ def test_wrong_options_are_sentences(tail: str, words: str, folder: Path) -> Non
 
 
 def test_a_drive_that_is_made_has_nothing_to_turn() -> None:
-    with pytest.raises(SkidpadError, match="no option of reader 'rendered' named 'sign'"):
+    with pytest.raises(SkidpadError, match="'rendered' takes no option 'sign': its angles are those of the steering wheel"):
         open_drive("rendered?frames=3&sign=-1")
 
 

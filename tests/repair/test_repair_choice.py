@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from repair_toys import trained
 
+from skidpad.cli.repair import _print
 from skidpad.core.images import FloatArray
 from skidpad.page.model import Tone
 from skidpad.repairs.choice import Limit, chosen, refusals
@@ -174,3 +175,26 @@ def test_the_page_lists_few_families_by_name_and_many_by_group() -> None:
     many = replace(few, unseen=divided.unseen)
     shown = {fact.name: fact.value for fact in repair_page(many).context}
     assert re.fullmatch(r"atmosphere \(all \d\), tone \(1 of \d\), lens \(all \d\), weather:night, weather:rain", shown["never trained on"])
+
+
+def test_where_nothing_fails_there_is_nothing_to_mend() -> None:
+    sometimes = outcome_of()
+    assert "fails less often" in sometimes.verdict
+    assert "nothing to mend" not in sometimes.verdict
+    never = replace(sometimes, before=replace(sometimes.before, failure_rate=0.0))
+    assert "nothing to mend. Repair from a run with harder conditions or a narrower tolerance" in never.verdict
+    assert "fails less often" not in never.verdict
+
+
+@pytest.mark.parametrize("unseen", [(0.2, 0.3, 0.1), (0.2, 0.1, 0.15)])
+def test_the_command_says_where_the_network_is_and_whether_to_ship_it(
+    unseen: tuple[float, float, float], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = trained("mix", 0.1, 0.2)
+    found = outcome_of(best, recommended=best.candidate.name, rows=(judged(UNSEEN_SET, *unseen),))
+    _print(found, (), tmp_path, json=False)
+    said = "".join(capsys.readouterr().out.split())
+    assert f"network:{tmp_path}/recommended.toml" in said
+    assert ("notconfirmed:donotshipit" in said) is bool(found.doubts)
+    _print(replace(found, recommended=""), (), tmp_path, json=False)
+    assert "recommended.toml" not in capsys.readouterr().out

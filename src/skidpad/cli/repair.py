@@ -293,6 +293,9 @@ def _print(outcome: "Finished", tables: "Sequence[Table]", out: Path, *, json: b
     for note in outcome.notes:
         say(f"note: {note}")
     say(outcome.verdict)
+    if outcome.recommended:
+        ready = " (not confirmed: do not ship it)" if outcome.doubts else ""
+        say(f"network: {out / 'recommended.toml'}{ready}")
     say(f"report: {out / 'report.html'}")
 
 

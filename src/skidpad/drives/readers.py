@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from skidpad.core.errors import BadDriveError, UnknownNameError
+from skidpad.core.errors import BadDriveError, BadParametersError, UnknownNameError
 from skidpad.core.images import NumpyFrames
 from skidpad.core.registry import Registry
 from skidpad.core.units import STEERING_RATIO, AngleUnit, Axle
@@ -43,6 +43,11 @@ class Options:
         """Refuses names that the reader does not declare."""
         known = [option.name for option in declared]
         for name in given:
+            if name in ADJUSTING and name not in known:
+                raise BadParametersError(
+                    f"the reader {reader!r} takes no option {name!r}: its angles are those of the steering wheel in rad, positive to the "
+                    "left; leave it out"
+                )
             if name not in known:
                 raise UnknownNameError.among(f"option of reader {reader!r}", name, [*known, *SLICING, *ADJUSTING])
         return cls(reader, declared, tuple(given.items()))

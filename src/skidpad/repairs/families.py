@@ -80,7 +80,10 @@ class Families:
         allowed = [name for name in wanted if name in made] or list(made)
         seen = tuple(name for name in allowed if name not in unseen and groups[name] not in unseen)
         if not seen:
-            raise BadParametersError(f"nothing is left to train on: --unseen {','.join(unseen)} holds back every condition of the run")
+            raise BadParametersError(
+                f"nothing is left to train on: --unseen {','.join(unseen)} holds back every condition of the run; use --unseen none, hold "
+                "others back, or repair from a run that tried more conditions"
+            )
         learned = {f"weather:{name}": named_weather(name)() for name in weathers}
         # a network that was trained in a learned dusk has seen something of a computed one
         shown = {*seen, *(Path(name).stem for name in weathers)}

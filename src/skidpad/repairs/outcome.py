@@ -45,6 +45,14 @@ class Finished(Protocol):
         """Says in a sentence or two what came of it."""
 
     @property
+    def recommended(self) -> str:
+        """Names what is recommended; empty where nothing is."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Says why it is not confirmed where it is judged; empty where it is."""
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What else is to be known."""
 
@@ -189,6 +197,11 @@ class Outcome:
                 f"trained as long without mutants, at a clean error at most {cost} higher and nine tenths of the response at least."
                 f"{summed_up(self.refusals)} The network is unchanged.{self._control_helps}"
             )
+            if not self.before.failure_rate:
+                none = (
+                    "No repair helped: on the validation stretch no mutant fails with the network as it is, so that there is nothing to "
+                    "mend. Repair from a run with harder conditions or a narrower tolerance. The network is unchanged."
+                )
             return none if self.reached is None else f"{none} {self.reached.said}"
         chosen_one = f"{self.recommended} is the best on the stretch that chooses, but where it is judged"
         said = [f"Not confirmed: {chosen_one}, {', and '.join(self.doubts)}." if self.doubts else f"Recommended: {self.recommended}."]

@@ -53,7 +53,9 @@ def task_of(
         raise UnknownNameError.among("kind of run to repair --from", source, [LIMITS])
     kind = str(run.config.get("campaign"))
     if kind not in KINDS:
-        raise BadRunError(f"{run.path} holds a campaign {kind!r}; a repair takes runs of `skidpad test` and of `skidpad limits`")
+        raise BadRunError(
+            f"{run.path} holds a campaign {kind!r}; a repair takes runs of `skidpad test`, `skidpad limits` and `skidpad drive`"
+        )
     if source and kind != LIMITS:
         raise BadRunError(f"{run.path} is no run of `skidpad limits`; make one with `skidpad limits SUBJECT DRIVE`")
     if hold and kind != LIMITS:

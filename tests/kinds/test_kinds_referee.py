@@ -79,7 +79,7 @@ def test_what_the_referee_refuses_is_recorded_and_counts_for_nothing(tmp_path: P
     assert worst_finding(run) in {row["case_id"] for row in rows["brightness"]}
     found = Refereed.of(run)
     assert found.words == {Word.KEPT: 3, Word.REFUSED: 3}
-    assert "3 of the 6 changed pictures" in found.said
+    assert "3 of the 6 failing pictures that it judged" in found.said
     (shown,) = deeptest_page(campaign, run).galleries
     assert sum(int(row.label.rpartition("(")[2].rstrip(")")) for row in shown.rows) == 3
     assert {len(row.pictures) for row in shown.rows} <= {2, 4}

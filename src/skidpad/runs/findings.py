@@ -88,7 +88,7 @@ class Refereed:
         why = ", ".join(f"{reason} ({number})" for reason, number in self.reasons.items())
         counts = f"{self.words.get(Word.REFUSED, 0)} refused, {self.words.get(Word.UNCLEAR, 0)} unclear"
         total = sum(self.words.values())
-        told = f"The referee did not keep {self.apart} of the {total} changed pictures that failed ({counts}), so they are not counted"
+        told = f"The referee did not keep {self.apart} of the {total} failing pictures that it judged ({counts}), so they are not counted"
         return f"{told}: {why}.{f' {unseen}' if self.unseen else ''}"
 
     @property

@@ -26,7 +26,7 @@ KINDS = ("deeproad", "tactic")
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("shelf")
-    subject, weather = str(subject_path("demo")), str(weather_path("rain").absolute())
+    subject, weather = str(subject_path("demo")), str(weather_path("night").absolute())
     settings = (
         DeepRoadSettings(subject=subject, drive=DRIVE, weathers=(weather,), thresholds_deg=(1.0,)),
         TacticSettings(subject=subject, drive=DRIVE, weather=weather, conditions=1, frames=8, iterations=2, patience=2, bounds_deg=(1.0,)),

@@ -39,7 +39,7 @@ test: check
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
 
-# Those of the first line need pictures or drives of yours; their first lines say how they are run.
+# These need pictures or drives of yours, so `make bench` leaves them out; each says at its top how to run it.
 NEED_DATA := $(addprefix benchmarks/,judges.py referee.py repair.py train_judge.py weather_sets.py)
 bench: setup
 	for file in $(filter-out $(NEED_DATA),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done

@@ -5,7 +5,7 @@
 comma10k: pictures with tags.csv. weather: a folder with comma_night, comma_dusk and comma_rain, the same pictures by tag. Half of the days
 are as a camera of less range takes them (burnt skies, black woods), and half of those have shadows drawn on the road, since recorded
 drives have both and comma10k has neither. Beside real nights, dusks and rain lie other days of it under the conditions `dusk` and `rain`.
-The commands that learn from the folders stand in src/skidpad/stimuli/weather/pretrained/README.md.
+The commands that learn from the folders stand in src/skidpad/stimuli/weather/pretrained/README.md (night) and docs/research/weather.md.
 """
 
 from __future__ import annotations
@@ -70,19 +70,25 @@ def some_harsh(file: Path, number: int, rng: np.random.Generator) -> NumpyFrames
     return harsh(picture, rng) if number % 2 else picture
 
 
-def make_days_nights_and_rains(days: list[Path], out: Path) -> None:
-    """Writes `day`, and the computed pictures of `night` and `rain`."""
+def divided(days: list[Path]) -> tuple[np.random.Generator, list[Path], list[Path]]:
+    """Returns a generator, the days to learn from, and those of the computed pictures; the same ones each time."""
     rng = np.random.default_rng(SEED)
     order = rng.permutation(len(days))
-    plain, others = sorted(order[:DAYS]), sorted(order[DAYS:])
-    for number, place in enumerate(plain):
-        picture = read(days[place])
+    plain, others = ([days[place] for place in sorted(part)] for part in (order[:DAYS], order[DAYS:]))
+    return rng, plain, others
+
+
+def make_days_nights_and_rains(days: list[Path], out: Path) -> None:
+    """Writes `day`, and the computed pictures of `night` and `rain`."""
+    rng, plain, others = divided(days)
+    for number, day in enumerate(plain):
+        picture = read(day)
         if number % 4 == 1:
             picture = under(f"cast-shadows(share={rng.uniform(0.2, 0.6):.2f},seed={number})", picture, number)
-        name = f"{days[place].stem}-harsh" if number % 2 else days[place].stem
+        name = f"{day.stem}-harsh" if number % 2 else day.stem
         write(out / "day" / f"{name}.jpg", harsh(picture, rng) if number % 2 else picture)
-    for number, place in enumerate(others[: NIGHTS + RAINS]):
-        picture, name = some_harsh(days[place], number, rng), f"{days[place].stem}-computed.jpg"
+    for number, day in enumerate(others[: NIGHTS + RAINS]):
+        picture, name = some_harsh(day, number, rng), f"{day.stem}-computed.jpg"
         if number < NIGHTS:
             write(out / "night" / name, under(f"dusk(illuminance_lx={10 ** rng.uniform(-1.1, -0.3):.3f})", picture, number))
         else:
@@ -92,23 +98,21 @@ def make_days_nights_and_rains(days: list[Path], out: Path) -> None:
 
 def make_fogs(days: list[Path], out: Path) -> None:
     """Writes foggy pictures for a classifier that must tell rain from fog."""
-    rng = np.random.default_rng(SEED)
-    others = sorted(rng.permutation(len(days))[DAYS:])
-    for number, place in enumerate(others[NIGHTS + RAINS :][:FOGS]):
-        picture = some_harsh(days[place], number, rng)
+    rng, _, others = divided(days)
+    for number, day in enumerate(others[NIGHTS + RAINS :][:FOGS]):
+        picture = some_harsh(day, number, rng)
         write(
-            out / "fog" / f"{days[place].stem}.jpg",
+            out / "fog" / f"{day.stem}.jpg",
             under(f"fog(visibility_m={10 ** rng.uniform(1.6, 2.4):.0f},seed={number})", picture, number),
         )
 
 
 def make_dusks(days: list[Path], out: Path) -> None:
     """Writes the computed pictures of `dusk`, and some for a classifier."""
-    rng = np.random.default_rng(SEED)
-    others = sorted(rng.permutation(len(days))[DAYS:])
-    for number, place in enumerate(others[NIGHTS + RAINS + FOGS :][: DUSKS + GUIDE_DUSKS]):
-        picture = some_harsh(days[place], number, rng)
-        folder, name = ("dusk", f"{days[place].stem}-computed.jpg") if number < DUSKS else ("dusk-computed", f"{days[place].stem}.jpg")
+    rng, _, others = divided(days)
+    for number, day in enumerate(others[NIGHTS + RAINS + FOGS :][: DUSKS + GUIDE_DUSKS]):
+        picture = some_harsh(day, number, rng)
+        folder, name = ("dusk", f"{day.stem}-computed.jpg") if number < DUSKS else ("dusk-computed", f"{day.stem}.jpg")
         write(out / folder / name, under(f"dusk(illuminance_lx={10 ** rng.uniform(0.5, 1.8):.1f})", picture, number))
 
 

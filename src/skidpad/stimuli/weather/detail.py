@@ -3,8 +3,8 @@
 A translator knows how light and colour of a place change with the weather, and is bad at edges: it smears lane markings, and what it
 paints into woods glitters from frame to frame. In every window of the picture the translation is therefore written as lines of the
 recorded frame, colour by colour: one for what is dark there, one for what is bright, and two between. They are applied to the frame
-itself, at its own resolution. Dark woods have another line than the bright sky behind them, so that no haze of the sky's colour lies over
-the woods, and windows may be large: a road that the translator stained is even again.
+itself, at its own resolution. Dark woods have another line than the bright sky behind them, so that they take less of its colour as haze,
+and windows may be wide, which spreads a stain that the translator painted on an even road.
 
 Reference: He, Sun, Tang 2010, Guided Image Filtering (equations 5 and 6); Chen, Adams, Wadhwa, Hasinoff 2016, Bilateral Guided Upsampling
 (lines that depend on place and light, fitted on a small picture).

@@ -19,6 +19,7 @@ import pytest
 from skidpad.cli import weather_training
 from skidpad.cli.main import main
 from skidpad.core.images import encode
+from skidpad.runs.folder import Run
 from skidpad.stimuli.weather.files import load_weather, save_weather
 from skidpad.stimuli.weather.gauge import RoadRow
 from skidpad.stimuli.weather.pretrained import classifier_path
@@ -191,6 +192,59 @@ def test_ctrl_c_keeps_what_was_learned(
     assert load_weather(tmp_path / "dark")[0].road_lost == 0.0
 
 
+def test_conditions_are_drawn_on_top_of_what_was_learned(
+    skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, night: Path
+) -> None:
+    """The training does not see them, so that the same command with another --drawn goes on."""
+    advance = Training._advance
+
+    def interrupted(self: Training) -> None:
+        advance(self)
+        if self.step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "wet", *SMALL, "--drawn")
+    monkeypatch.setattr(weather_training, "_road_row", lambda training: RoadRow(training.step, (0.95,)))
+    monkeypatch.setattr(Training, "_advance", interrupted)
+    assert skidpad(*words, "wet-road(wetness=1)").code == 130
+    monkeypatch.setattr(Training, "_advance", advance)
+    text = "rain(mm_per_h=8)+lens-drops(share=0.08)"
+    ended = skidpad(*words, " rain( mm_per_h=8 ) + lens-drops(share=0.08)")
+    assert ended.code == 0, ended.err
+    assert "going on from" in ended.err
+    assert (tmp_path / "wet.safetensors").read_bytes() == night.with_suffix(".safetensors").read_bytes()
+    card = load_weather(tmp_path / "wet")[0]
+    assert card.drawn == text
+    assert "drawn" not in night.with_suffix(".toml").read_text()
+    page = unescape((tmp_path / "wet.html").read_text())
+    assert (
+        f"Wherever the weather is used, {text} is drawn on top of its pictures. The scenes and the figures on this page are without" in page
+    )
+    assert "drawn on top" not in unescape(night.with_suffix(".html").read_text())
+    toml = tmp_path / "wet.toml"
+    fetch = ("weather", "fetch", toml.as_uri(), "--sha256", sha256(toml.read_bytes()).hexdigest(), "--out", tmp_path / "fetched")
+    assert f"3 steps, with {text} drawn on top; SHA-256 as it should be" in " ".join(skidpad(*fetch).out.split())
+    assert json.loads(skidpad(*fetch, "--json").out)["drawn"] == text
+
+
+def test_a_test_under_a_weather_says_what_is_drawn_on_its_pictures(
+    skidpad: Callable, night: Path, subject: Path, drive_text: str, tmp_path: Path
+) -> None:
+    card, weights = load_weather(night)
+    save_weather(tmp_path / "wet", replace(card, name="wet", drawn="lens-drops(share=0.3)"), weights)
+    words = ("weather", "test", subject, drive_text, "--weather", night, "--weather", tmp_path / "wet", "--thresholds", 0.001)
+    tested = skidpad(*words, "--out", tmp_path / "run")
+    assert tested.code == 0, tested.err
+    assert "Drawn on top of the pictures of wet: lens-drops(share=0.3)." in tested.out
+    assert "of night:" not in tested.out
+    page = unescape((tmp_path / "run" / "report.html").read_text())
+    assert f"{card.learned_from}, with lens-drops(share=0.3) drawn on top" in page
+    found = Run.open(tmp_path / "run").findings().to_pylist()
+    wet = next(row["case_id"] for row in found if '"wet"' in row["recipe"])
+    replayed = skidpad("replay", tmp_path / "run", wet)
+    assert (replayed.code, "reproduced" in replayed.out) == (0, True), replayed.out
+
+
 def test_the_road_chart_keeps_its_points_after_a_resume(
     skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +297,10 @@ def test_bad_pictures_and_settings_end_in_clear_words(skidpad: Callable, sets: t
         (("--to", sets[1], "--styles-of", tmp_path / "nowhere"), "no folder"),
         (("--to", sets[1], "--styles-of", sets[1], "--method", "unit"), "a weather by UNIT has one look and no styles"),
         (("--to", sets[1], "--detail", 2), "detail must be at least 0 and at most 1"),
+        (("--to", sets[1], "--drawn", "rian(mm_per_h=5)"), "no condition named 'rian'; did you mean 'rain'?"),
+        (("--to", sets[1], "--drawn", "rain"), "give its parameters, as rain(mm_per_h="),
+        (("--to", sets[1], "--drawn", "os:system"), "code that is not skidpad's cannot be drawn"),
+        (("--to", tmp_path / "nowhere", "--drawn", "late-frames(latency_ms=100)"), "'late-frames' shows earlier frames"),
         (("--to", sets[1], "--device", "cuba"), "no device named 'cuba'"),
         (("--to", sets[1], "--seed", -1), "seed must be at least 0; got -1"),
         (("--to", sets[1], "--limit", 4), "a weather needs at least 8 pictures of each set, better a thousand; got --limit 4"),

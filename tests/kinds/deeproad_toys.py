@@ -29,6 +29,8 @@ class Glare:
             steps=3,
             name="glare",
             detail=0.0,
+            drawn="",
+            drawn_words="",
             road_lost=None,
             loses_road=False,
         )

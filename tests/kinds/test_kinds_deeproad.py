@@ -193,6 +193,16 @@ def test_a_page_has_counts_pictures_and_scenes(tmp_path: Path) -> None:
     assert calm.tone.value == "calm"
 
 
+def test_a_page_names_what_is_drawn_on_the_pictures(tmp_path: Path) -> None:
+    campaign = road(FAULTY, 30.0)
+    campaign.weathers["glare"].weather.card.drawn = "rain(mm_per_h=5)"
+    campaign.weathers["glare"].weather.card.drawn_words = ", with rain(mm_per_h=5) drawn on top"
+    page = deeproad_page(campaign, run_of(campaign, tmp_path / "run"))
+    assert "Drawn on top of the pictures of glare: rain(mm_per_h=5)." in page.remarks
+    (learned,) = (table for table in page.tables if table.key == "learned")
+    assert learned.rows[0][2] == "glare (rendered), with rain(mm_per_h=5) drawn on top"
+
+
 def test_the_words_name_the_worst_of_several_weathers_and_the_pictures_that_styles_are_of() -> None:
     one = WeatherConditions("snow", "", (BoundCount(10.0, 3, 4, 0.3, 0.9),), 4, 1.0, 1.0, 1.0, 1.0, 0)
     two = RoadSummary(4, 1.0, 1.0, replace(one, weather="all"), (one, replace(one, weather="fog")), (), np.zeros(1, int), ())

@@ -24,13 +24,14 @@ from skidpad.drives.opening import drive_from_arrays
 from skidpad.kinds.pictures.styles.applying import apply
 from skidpad.kinds.pictures.styles.campaign import Tactic
 from skidpad.kinds.pictures.styles.condition import Condition, Try, find
-from skidpad.kinds.pictures.styles.evaluation import Evaluator, Goal, Looked
+from skidpad.kinds.pictures.styles.evaluation import Evaluator, Glance, Goal, Looked
 from skidpad.kinds.pictures.styles.fitness import FitnessWeights, diversity, fitness, norm
 from skidpad.kinds.pictures.styles.scenes import chosen_runs
 from skidpad.referee.verdict import Reason, Verdicts
 from skidpad.runs.workers.here import Here
 from skidpad.search.evolution import Styles
 from skidpad.search.protocol import SearchTask
+from skidpad.stimuli.weather.contents import Contents
 from skidpad.stimuli.weather.translation import Weather
 
 STYLE = np.array([0.4, -1.2, 0.9])
@@ -101,6 +102,34 @@ def test_a_style_is_as_fit_as_the_plain_formula_says(criterion: str, frames: int
         assert looked.divergence_rad == pytest.approx(f_d, rel=0.03)
         assert looked.value == pytest.approx(value, abs=0.03)
         assert looked.newly > 0
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_the_subject_is_shown_what_is_drawn_on_a_weather_as_in_a_replay(
+    frames: int, is_mapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = Weather(replace(CARD, drawn="rain(mm_per_h=30)+lens-drops(share=0.3)"), toy_weights())
+    campaign = replace(toy_campaign(toy_drive(10), toy_subject(frames)), weather=drawn)
+    shown: list[torch.Tensor] = []
+    observe = Evaluator._observe
+    monkeypatch.setattr(Evaluator, "_observe", lambda self, clip: (shown.append(clip), observe(self, clip))[1])
+    monkeypatch.setattr(Contents, "_room", lambda _: 0 if is_mapped else 1 << 30)
+    styles = [STYLE, -STYLE]
+    with evaluating(campaign, file=tmp_path / "codes") as evaluator:
+        assert evaluator.scenes.contents.is_mapped is is_mapped
+        norms = evaluator.decoder.norms(torch.from_numpy(np.stack(styles)))
+        together = norms if frames == 1 else norms[:1]
+        for number, block in enumerate(evaluator.scenes.blocks):
+            evaluator.shown(Glance(number, together))
+            indices = evaluator.scenes.indices[block.scenes]
+            clip = campaign.drive.read(indices, lead=campaign.subject.lead).clip
+            for place, seen in enumerate(shown[-1].chunk(len(together))):
+                style = torch.from_numpy(styles[place]).float()
+                made, plain = (each.translate(clip, style).astype(int) for each in (drawn, Weather(CARD, toy_weights())))
+                apart = np.abs(seen.numpy() - made)
+                assert (apart > 1).mean() < 1e-3, "a level of rounding is all that a batch changes"
+                assert np.abs(made - plain).mean() > 5
 
 
 def test_regions_that_are_covered_already_bring_nothing() -> None:

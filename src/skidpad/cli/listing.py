@@ -151,7 +151,7 @@ def _weathers() -> Parts:
     for name in pretrained_names():
         path = pretrained_weather(name)
         card = WeatherCard.from_toml(path.read_text(encoding="utf-8"), str(path))
-        rows.append((name, f"learned by {card.method.value} at {card.size_px} px from {card.learned_from}"))
+        rows.append((name, f"learned by {card.method.value} at {card.size_px} px from {card.learned_from}{card.drawn_words}"))
     return {
         "bundled": ("bundled learned weathers, for `weather test`, `search` and `realism`", rows),
         "rendered": (

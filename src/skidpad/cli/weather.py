@@ -149,10 +149,11 @@ def fetch(
         files = [str(weather_file) for weather_file in fetched.files]
         shown = {"weather": str(fetched.path), "files": files, "sha256": fetched.sha256, "downloaded": fetched.downloaded}
         shown |= {"name": card.name, "method": card.method.value, "size_px": card.size_px, "weights_sha256": card.weights_sha256}
+        shown["drawn"] = card.drawn
         print_json({**shown, "road_lost": card.road_lost, "warnings": [warning] if warning else []})
         return
     state = "SHA-256 as it should be" if fetched.downloaded else "already there and intact, not fetched again"
-    say(f"weather {card.name}: {card.method.value.upper()}, {card.size_px} px, {card.steps:,} steps; {state}")
+    say(f"weather {card.name}: {card.method.value.upper()}, {card.size_px} px, {card.steps:,} steps{card.drawn_words}; {state}")
     if warning:
         warn(warning)
         return

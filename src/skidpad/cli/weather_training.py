@@ -61,6 +61,13 @@ def train(
     detail: Annotated[
         float | None, typer.Option(help="Share of the detail that is the original's, 0 to 1; not in the papers. 0 is all the network's.")
     ] = None,
+    drawn: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Conditions to draw on top of the weather's pictures wherever it is used, as rain(mm_per_h=5)+lens-drops(share=0.06).",
+        ),
+    ] = "",
     classifier: Annotated[
         str,
         typer.Option(
@@ -84,6 +91,7 @@ def train(
     """
     from skidpad.kinds.pictures.weather.training_page import TrainingView
     from skidpad.referee.network import load_teacher
+    from skidpad.stimuli.weather.drawn import DrawnConditions
     from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn
     from skidpad.stimuli.weather.scenes import load_scenes
     from skidpad.stimuli.weather.settings import Method
@@ -101,13 +109,13 @@ def train(
     )
     if styles_of and settings.method is not Method.MUNIT:
         raise BadParametersError("--styles-of names pictures for MUNIT's styles; a weather by UNIT has one look and no styles")
+    drawn = str(DrawnConditions(drawn)) if drawn else ""
     usable_device(device)
     guide = _guide(classifier, out, device)
     if guide is not None:
         settings = replace(settings, weights=replace(settings.weights, named=named))
     check_out(out)
     command = shlex.join(["skidpad", *sys.argv[1:]])
-    goes_on = f"go on with the same command: {command}"
     with progress_bar("reading pictures", "nothing was learned yet") as progress:
         stride = settings.sizes.stride
         scenes = [load_scenes(text, settings.size_px, stride, limit, progress) for text in (source, target, styles_of) if text]
@@ -119,7 +127,7 @@ def train(
     controls = None if gauge is None else gauge.controls
 
     def seen(training: Training, *, finished: bool) -> TrainingView:
-        return TrainingView(_page(out).stem, lesson, training, command, finished, controls)
+        return TrainingView(_page(out).stem, lesson, training, command, finished, controls, drawn)
 
     def watch(training: Training) -> None:
         if gauge is not None:
@@ -131,7 +139,7 @@ def train(
             warn(f"after {row.step} steps the road is no longer where it was in {row}; look at {_page(out)}")
         _write_page(out, seen(training, finished=False))
 
-    with progress_bar(f"learning {out.name}", goes_on) as progress, stopping() as stop:
+    with progress_bar(f"learning {out.name}", f"go on with the same command: {command}") as progress, stopping() as stop:
         card, training = learn(
             lesson,
             settings,
@@ -142,6 +150,7 @@ def train(
             stop=stop,
             teacher=load_teacher() if settings.weights.road or settings.alike else None,
             guide=guide,
+            drawn=drawn,
         )
     view = seen(training, finished=True)
     _write_page(out, view)
@@ -154,7 +163,7 @@ def train(
 
 
 def _payload(out: Path, card: WeatherCard, view: TrainingView) -> dict[str, object]:
-    names = ("name", "rendered", "steps", "batch_size", "size_px", "crop_px", "source_sha256", "target_sha256", "weights_sha256")
+    names = ("name", "rendered", "drawn", "steps", "batch_size", "size_px", "crop_px", "source_sha256", "target_sha256", "weights_sha256")
     training = view.training
     shown: dict[str, object] = {"method": card.method.value, **{name: getattr(card, name) for name in names}}
     shown |= {"weather": str(out), "report": str(_page(out)), "losses": training.curve[-1].losses, "card_file_sha256": _card_hash(out)}

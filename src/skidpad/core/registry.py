@@ -80,6 +80,12 @@ class Registry(Generic[T]):
         self._load()
         return tuple(self._rows)
 
+    def built_in(self) -> Mapping[str, T]:
+        """Returns the rows of skidpad's own modules alone; no package and nothing that a name could mean is imported for it."""
+        for module in self._modules:
+            import_module(module)
+        return {name: row for name, row in self._rows.items() if getattr(row, "__module__", "") in self._modules}
+
     def allow(self, names: Iterable[str]) -> None:
         """Takes the word of a person who typed these names: the code that they mean may run."""
         for name in names:

@@ -20,7 +20,7 @@ class Params(Mapping[str, Value]):
 
     __slots__ = ("_items",)
 
-    def __init__(self, **values: Value) -> None:
+    def __init__(self, /, **values: Value) -> None:
         self._items = dict(sorted(values.items()))
 
     def __getitem__(self, name: str) -> Value:

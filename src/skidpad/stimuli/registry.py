@@ -238,6 +238,11 @@ def read(text: str, stimuli: Mapping[str, Stimulus]) -> WrittenStimulus:
     return WrittenStimulus(condition.text, tuple(steps))
 
 
+def names_in(text: str) -> tuple[str, ...]:
+    """Returns the names of a text's steps; nothing is made or imported."""
+    return tuple(name for name, _ in _read(text).steps)
+
+
 def split_texts(texts: Iterable[str]) -> tuple[str, ...]:
     """Returns the stimuli of texts that may hold several, separated by commas outside brackets."""
     return tuple(part.strip() for text in texts for part in re.split("," + _OUTSIDE_BRACKETS, text) if part.strip())
@@ -245,7 +250,7 @@ def split_texts(texts: Iterable[str]) -> tuple[str, ...]:
 
 def allow_typed(texts: Iterable[str]) -> None:
     """Takes the word of a person who typed these stimuli: code that they name may run."""
-    TRANSFORMS.allow(name for text in texts for name, _ in _read(text).steps)
+    TRANSFORMS.allow(name for text in texts for name in names_in(text))
 
 
 def model_hashes(stimuli: Mapping[str, Stimulus]) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from weather_toys import toy_card, toy_weights
 
-from skidpad.core.errors import BadDriveError, InterruptedRunError, SkidpadError
+from skidpad.core.errors import BadDriveError, BadParametersError, InterruptedRunError, SkidpadError
 from skidpad.core.images import encode
 from skidpad.stimuli.weather.files import load_weather
 from skidpad.stimuli.weather.learning import Lesson, check_out, checkpoint_file, learn, style_rows, with_axes_of
@@ -135,6 +135,16 @@ def test_a_gpu_that_fills_up_later_goes_on_from_the_checkpoint(lesson: Lesson, t
     second.run(checkpoint=checkpoint)
     assert (second.batch_size, second.step) == (1, 3)
     assert second.curve[:2] == first.curve
+
+
+def test_what_is_drawn_on_top_changes_the_card_and_nothing_that_is_learned(lesson: Lesson, tmp_path: Path) -> None:
+    plain, _ = learn(lesson, TINY, tmp_path / "plain")
+    with pytest.raises(BadParametersError, match="'late-frames' shows earlier frames"):
+        learn(lesson, TINY, tmp_path / "rain", drawn="late-frames(latency_ms=100)", watch=lambda _: pytest.fail("it was trained"))
+    assert not list(tmp_path.glob("rain*"))
+    rain, _ = learn(lesson, TINY, tmp_path / "rain", drawn=" rain( mm_per_h=5 )")
+    assert rain == replace(plain, name="rain", drawn="rain(mm_per_h=5)")
+    assert load_weather(tmp_path / "rain")[0] == rain
 
 
 def test_one_picture_too_many_ends_in_clear_words(lesson: Lesson) -> None:

@@ -58,11 +58,11 @@ class Contents:
         self._arrived: tuple[np.ndarray, ...] = ()
         self._frames_shape = (rows, *frame_size, 3)
         self._mapped_frames: np.ndarray | None = None
-        needed = (2 * self.code_bytes + (int(np.prod(self._frames_shape[1:])) if decoder.detail is not None else 0)) * rows
+        needed = (2 * self.code_bytes + (int(np.prod(self._frames_shape[1:])) if decoder.needs_frames else 0)) * rows
         room = self._room() if memory_bytes is None else memory_bytes
         if needed <= room:
             kept = torch.empty(self._shape, dtype=decoder.dtype, device=decoder.device)
-            frames = torch.empty(self._frames_shape, dtype=torch.uint8, device=decoder.device) if decoder.detail is not None else None
+            frames = torch.empty(self._frames_shape, dtype=torch.uint8, device=decoder.device) if decoder.needs_frames else None
             self._resident = Prepared(kept, torch.empty_like(kept), frames)
         elif file is None:
             raise SkidpadError(
@@ -71,7 +71,7 @@ class Contents:
             )
         else:
             self._mapped = _opened(file, self._shape, _STORED[decoder.dtype][0])
-            if decoder.detail is not None:
+            if decoder.needs_frames:
                 self._mapped_frames = _opened(_frames_file(file), self._frames_shape, np.uint8)
 
     @property
@@ -171,7 +171,7 @@ class Contents:
 
 
 def _frames_file(file: Path) -> Path:
-    """Returns where the frames of codes in a file lie, for weathers that take detail from them."""
+    """Returns where the frames of codes in a file lie, for weathers that need them."""
     return file.with_name(file.name + ".frames")
 
 

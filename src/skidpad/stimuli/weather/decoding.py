@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from skidpad.stimuli.weather.blocks import compiled
 from skidpad.stimuli.weather.detail import Detail, drawn
+from skidpad.stimuli.weather.drawn import DrawnConditions
 from skidpad.stimuli.weather.files import BadWeatherError, WeatherCard
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.scenes import as_signed
@@ -62,7 +63,7 @@ def working_type(device: torch.device) -> torch.dtype:
 class Prepared:
     """What decoding starts from: content codes, and the normalised first convolution of them; (N, height, width, channels).
 
-    frames: what was encoded, uint8 (N, height, width, 3) at its own size, where pictures have their detail from it; else None.
+    frames: what was encoded, uint8 (N, height, width, 3) at its own size, where pictures depend on it; else None.
     """
 
     content: torch.Tensor
@@ -92,7 +93,8 @@ class _Enlarged:
 class FoldedDecoder:
     """Decodes content codes under styles; on a GPU in bfloat16 and compiled.
 
-    The batch is halved when a GPU runs out of memory and stays so, and `on_halved` is told.
+    The batch is halved when a GPU runs out of memory and stays so, and `on_halved` is told. needs_frames: whether pictures depend on the
+    frames themselves, and not on their codes alone.
     """
 
     def __init__(
@@ -110,6 +112,8 @@ class FoldedDecoder:
         self.dtype = dtype or working_type(self.device)
         self.batch_size = batch_frames(card, self.device)
         self.detail = Detail(card.detail, card.size_px) if card.detail else None
+        self.conditions = DrawnConditions(card.drawn) if card.drawn else None
+        self.needs_frames = bool(card.detail or card.drawn)
         self.compiled = self.device.type == "cuda" if compiled is None else compiled
         self._on_halved = on_halved
         if isinstance(model, Munit):
@@ -151,11 +155,12 @@ class FoldedDecoder:
     def prepare(self, content: torch.Tensor, frames: torch.Tensor | None = None) -> Prepared:
         """Does once what no style changes; content: (N, channels, height, width) as `Weather.encode` gives it.
 
-        frames: what the content is of, uint8 (N, height, width, 3); needed where the card says that pictures have detail from there.
+        frames: what the content is of, uint8 (N, height, width, 3); see `needs_frames`.
         """
-        if self.detail is not None and frames is None:
-            raise BadWeatherError(f"the weather {self.card.name!r} takes detail from the frames; give them with their codes")
-        kept = frames.to(self.device) if self.detail is not None and frames is not None else None
+        if self.needs_frames and frames is None:
+            what = "detail" if self.detail else "the times of its conditions"
+            raise BadWeatherError(f"the weather {self.card.name!r} takes {what} from the frames; give them with their codes")
+        kept = frames.to(self.device) if self.needs_frames and frames is not None else None
         with torch.inference_mode():
             codes = content.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
             missing = self.batch_size - len(codes) if self.compiled else 0
@@ -166,7 +171,7 @@ class FoldedDecoder:
     def decode(self, prepared: Prepared, norms: torch.Tensor, size: tuple[int, int] | None = None) -> torch.Tensor:
         """Returns frames, uint8 (N, height, width, 3) on the device, at the working size or resized to `size`.
 
-        norms: of one style for all (1, ...), or of one for each scene (N, ...).
+        norms: of one style for all (1, ...), or of one for each scene (N, ...). Conditions of the card are drawn on top.
         """
         parts: list[torch.Tensor] = []
         start = 0
@@ -179,7 +184,8 @@ class FoldedDecoder:
                 self._halve(part.stop - part.start, error)
                 continue
             start = part.stop
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+        made = torch.cat(parts) if len(parts) > 1 else parts[0]
+        return made if self.conditions is None or prepared.frames is None else self.conditions(made, prepared.frames)
 
     def _batch(self, prepared: Prepared, norms: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
         count = len(prepared)

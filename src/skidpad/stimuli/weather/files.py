@@ -14,9 +14,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from skidpad.core.errors import BadParametersError, SkidpadError
+from skidpad.core.errors import BadParametersError, SkidpadError, UnknownNameError
 from skidpad.core.files import write_atomically
 from skidpad.core.settings import read_toml, write_toml
+from skidpad.stimuli.weather.drawn import DrawnConditions
 from skidpad.stimuli.weather.munit import Munit
 from skidpad.stimuli.weather.settings import Method, Sizes
 from skidpad.stimuli.weather.unit import Unit
@@ -62,8 +63,9 @@ class WeatherCard:
     rendered: whether the target pictures were made by the built-in world. source_sha256 and target_sha256: of the pictures.
     contrast, road: the weights of the losses that keep light and dark apart, and the road where it is. guide: the class that a classifier
     should put its pictures in, and that classifier's checksum; empty without one. detail: how much of it is the frame's own, 0 to 1, see
-    `detail.py`. road_lost: the share of sampled pictures in which the referee found the road elsewhere once the weather was learned; None
-    in cards of earlier versions, and where no picture shows a road.
+    `detail.py`. drawn: the conditions that are drawn on top, see `drawn.py`; empty where there are none. road_lost: the share of sampled
+    pictures in which the referee found the road elsewhere once the weather was learned; None in cards of earlier versions, and where no
+    picture shows a road.
     """
 
     name: str
@@ -83,6 +85,7 @@ class WeatherCard:
     road: float = 0.0
     guide: str = ""
     detail: float = 0.0
+    drawn: str = ""
     weights_sha256: str = ""
     styles: Styles | None = None
     road_lost: float | None = None
@@ -94,13 +97,21 @@ class WeatherCard:
 
     @property
     def sha256(self) -> str:
-        """The hash of all that its pictures depend on, for manifests: the weights', and with them how much detail is the frame's."""
-        return sha256(f"{self.weights_sha256} detail {self.detail}".encode()).hexdigest() if self.detail else self.weights_sha256
+        """The hash of all that its pictures depend on, for manifests: the weights', the share of the frame's detail, and what is drawn."""
+        found = self.weights_sha256
+        for word, value in (("detail", self.detail), ("drawn", self.drawn)):
+            found = sha256(f"{found} {word} {value}".encode()).hexdigest() if value else found
+        return found
 
     @property
     def learned_from(self) -> str:
         """Names the weather's pictures, and says so if the built-in world made all of them."""
         return f"{Path(self.target).name} (rendered)" if self.rendered else Path(self.target).name
+
+    @property
+    def drawn_words(self) -> str:
+        """Says what is drawn on top of its pictures, to follow other words; empty where nothing is."""
+        return f", with {self.drawn} drawn on top" if self.drawn else ""
 
     def to_toml(self) -> str:
         """Writes the card."""
@@ -111,6 +122,8 @@ class WeatherCard:
             table["styles"] = {"mean": list(self.styles.mean), "deviation": list(self.styles.deviation)}
         if self.road_lost is None:
             del table["road_lost"]
+        if not self.drawn:
+            del table["drawn"]
         return write_toml({**table, _CHECKSUM: _checksum(table)})
 
     @classmethod
@@ -133,6 +146,7 @@ class WeatherCard:
             raise BadWeatherError(
                 f"{where} was changed since it was written, and only its name may be; restore it or learn the weather again"
             )
+        _check_drawn(card, where)
         return card
 
 
@@ -159,12 +173,26 @@ def _check_numbers(card: WeatherCard) -> None:
         raise ValueError(f"contrast is 0 or more; got {card.contrast}")
     if not 0.0 <= card.detail <= 1.0:
         raise ValueError(f"detail is 0 to 1; got {card.detail}")
+    if not isinstance(card.drawn, str):
+        raise TypeError(f"drawn is a text; got {card.drawn!r}")
     if card.road_lost is not None and not 0.0 <= card.road_lost <= 1.0:
         raise ValueError(f"road_lost is 0 to 1; got {card.road_lost}")
     if card.styles is not None:
         rows = (card.styles.mean, card.styles.deviation)
         if any(len(row) != card.sizes.style or not all(map(isfinite, row)) for row in rows) or min(card.styles.deviation) < 0.0:
             raise ValueError(f"styles are {card.sizes.style} finite numbers and as many deviations of 0 or more")
+
+
+def _check_drawn(card: WeatherCard, where: str) -> None:
+    """Refuses conditions that cannot be drawn; the card may be a stranger's."""
+    try:
+        if card.drawn:
+            DrawnConditions(card.drawn)
+    except (BadParametersError, UnknownNameError) as error:
+        raise BadWeatherError(
+            f"the conditions that {where} draws on its pictures are refused ({error}); learn the weather again with another --drawn, or "
+            "ask who published it"
+        ) from error
 
 
 def save_weather(out: Path, card: WeatherCard, weights: Mapping[str, torch.Tensor]) -> WeatherCard:

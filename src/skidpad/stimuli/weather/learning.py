@@ -12,6 +12,7 @@ from torch import nn
 
 from skidpad.core.errors import BadDriveError, SkidpadError
 from skidpad.core.progress import Progress, silent
+from skidpad.stimuli.weather.drawn import DrawnConditions
 from skidpad.stimuli.weather.files import Styles, WeatherCard, save_weather, weather_file
 from skidpad.stimuli.weather.scenes import Scenes
 from skidpad.stimuli.weather.settings import Method, WeatherSettings
@@ -70,11 +71,14 @@ def learn(
     resumed: Callable[[int], None] | None = None,
     teacher: nn.Module | None = None,
     guide: Guide | None = None,
+    drawn: str = "",
 ) -> tuple[WeatherCard, Training]:
     """Trains, or goes on with a training that was stopped, and writes OUT.safetensors and OUT.toml; the checkpoint is then removed.
 
     teacher: tells where the road is, for the loss that keeps it there. guide: names weathers, for the loss `named`. See `Training`.
+    drawn: conditions that the card draws on top of the weather's pictures; training does not see them.
     """
+    drawn = str(DrawnConditions(drawn)) if drawn else ""
     if lesson.source.sha256 == lesson.target.sha256:
         raise BadDriveError(f"{lesson.source_text!r} and {lesson.target_text!r} hold the same pictures; a weather is learned from two sets")
     check_out(out)
@@ -101,6 +105,7 @@ def learn(
         road=settings.weights.road,
         guide="" if guide is None else str(guide),
         detail=settings.detail,
+        drawn=drawn,
         road_lost=None if last is None else last.lost_share,
     )
     if settings.method is Method.MUNIT:

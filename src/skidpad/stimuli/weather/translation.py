@@ -95,7 +95,7 @@ class Weather:
     ) -> torch.Tensor:
         """Returns frames, uint8 (N, height, width, 3) on the device; style: (style_size,). size: the working size unless given.
 
-        content: as `prepare` gives it; a code alone does for a weather that takes no detail from the frames.
+        content: as `prepare` gives it; a code alone does for a weather that needs no frames.
         """
         row = self._row(style)
         return self.decoder.decode(content if isinstance(content, Prepared) else self.decoder.prepare(content), row, size)

@@ -201,7 +201,7 @@ def tactic_page(campaign: Tactic, run: Run) -> Page:
         context={
             "Subject": campaign.subject.description.name,
             "Drive": drive_with(campaign.settings.drive, scenes),
-            "Weather": f"{card.name}, learned by MUNIT from {card.learned_from}",
+            "Weather": f"{card.name}, learned by MUNIT from {card.learned_from}{card.drawn_words}",
         },
         warnings=tactic_warnings(campaign, summary),
         remarks=(filter_words(campaign, summary),),

@@ -119,7 +119,7 @@ def tables(campaign: DeepRoad, summary: RoadSummary) -> list[Table]:
         (
             name,
             looks.weather.card.method.value.upper(),
-            looks.weather.card.learned_from,
+            f"{looks.weather.card.learned_from}{looks.weather.card.drawn_words}",
             count(looks.weather.card.steps),
             f"{looks.weather.card.size_px}",
             f"{100.0 * looks.weather.card.detail:.0f} %",
@@ -304,6 +304,11 @@ def _remarks(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     rendered = [name for name, looks in campaign.weathers.items() if looks.weather.card.rendered]
     if rendered:
         notes.append(f"Learned from rendered pictures, not from real ones: {', '.join(rendered)}.")
+    notes += [
+        f"Drawn on top of the pictures of {name}: {looks.weather.card.drawn}."
+        for name, looks in campaign.weathers.items()
+        if looks.weather.card.drawn
+    ]
     if campaign.window_words:
         notes.append(f"The subject has a memory: the weather is {campaign.window_words}; pictures show the last.")
     if summary.overall.not_finite:

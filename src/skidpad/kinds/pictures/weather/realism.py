@@ -251,7 +251,7 @@ def _contenders(
         weather = Weather.load(weather_path(asked.file), settings.device)
         card = weather.card
         target = target_class(classifier.card, card, asked.label)
-        kind = f"{card.method.value}, rendered" if card.rendered else card.method.value
+        kind = f"{card.method.value}{', rendered' if card.rendered else ''}{card.drawn_words}"
         rngs = [child_rng(settings.seed, part, card.name) for part in ("realism styles", "styles of clips")]
         made, moving = (_translated(weather, some, rng, settings, progress) for some, rng in zip((scenes, clips), rngs, strict=True))
         name = card.name

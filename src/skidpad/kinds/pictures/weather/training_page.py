@@ -41,7 +41,10 @@ _MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class TrainingView:
-    """A training as its page shows it; command: what goes on with it. controls: None if realism was not measured."""
+    """A training as its page shows it; command: what goes on with it. controls: None if realism was not measured.
+
+    drawn: conditions that are drawn on top of the weather's pictures where it is used; the training and its samples are without them.
+    """
 
     name: str
     lesson: Lesson
@@ -49,6 +52,7 @@ class TrainingView:
     command: str
     finished: bool
     controls: Controls | None = None
+    drawn: str = ""
 
 
 def training_page(view: TrainingView) -> Page:
@@ -91,6 +95,7 @@ def training_page(view: TrainingView) -> Page:
         configuration=(
             Fact("method", settings.method.value),
             *(Fact(name, str(getattr(settings, name))) for name in ("size_px", "crop_px", "steps", "learning_rate", "ema", "detail")),
+            *((Fact("drawn on top", plain(view.drawn, 500)),) if view.drawn else ()),
             Fact("batch_size", f"{training.batch_size} (asked for: {settings.batch_size})"),
             Fact("sizes", plain(str(settings.sizes), 400)),
             Fact("weights of the losses", plain(str(settings.weights), 400)),
@@ -133,6 +138,14 @@ def _notes(view: TrainingView) -> tuple[str, ...]:
         notes.append(f"The GPU ran out of memory with {training.settings.batch_size} pictures a step, so {training.batch_size} were taken.")
     if view.lesson.rendered:
         notes.append("The weather was learned from rendered pictures: it looks like the built-in world, not like a camera.")
+    if view.drawn:
+        notes.append(
+            plain(
+                f"Wherever the weather is used, {view.drawn} is drawn on top of its pictures. The scenes and the figures on this page are "
+                "without it.",
+                700,
+            )
+        )
     return tuple(notes)
 
 

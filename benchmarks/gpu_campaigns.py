@@ -27,7 +27,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -67,7 +67,7 @@ from ways.roofline import Cost, busy_s, copied_bytes_per_s, cost_of, data_sheet,
 from ways.style_searching import looked, prepared
 
 if TYPE_CHECKING:
-    from skidpad.core.images import IntArray
+    from skidpad.core.images import IntArray, NumpyFrames
 
 SUBJECT = str(pretrained("pilotnet-rendered"))
 STYLES = 4
@@ -175,9 +175,9 @@ def asking(found: Asked) -> Iterator[None]:
         if ask is None:
             return None
 
-        def asked(places: IntArray, mutants: Frames) -> verdict.Verdicts:
+        def asked(places: IntArray, mutants: Frames, pictures: Sequence[NumpyFrames]) -> verdict.Verdicts:
             started = time.perf_counter()
-            said = ask(places, mutants)
+            said = ask(places, mutants, pictures)
             with lock:
                 found.pictures += len(places)
                 found.waited_s += time.perf_counter() - started

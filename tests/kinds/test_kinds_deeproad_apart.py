@@ -17,7 +17,7 @@ def test_what_the_referee_refuses_is_in_no_figure_and_shown_apart(tmp_path: Path
     """It refuses every second finding: errors, histogram and counts are over the others, and the page shows the refused ones."""
 
     def words(*_: object):
-        def said(places, _mutants):
+        def said(places, _mutants, _pictures):
             reasons = tuple(Reason.OTHER_SCENE if number % 2 else Reason.SAME_SCENE for number in range(len(places)))
             return Verdicts(reasons, np.ones(len(places)), np.ones(len(places)))
 

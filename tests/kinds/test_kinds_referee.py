@@ -218,7 +218,7 @@ def test_a_guided_search_takes_no_try_that_shows_another_scene(tmp_path: Path, m
 
     def words(_campaign: DeepTest, _frames: np.ndarray, recipe: Recipe, _times_s: np.ndarray, _seen: object):
         reason = Reason.OTHER_SCENE if refused in recipe.name else Reason.SAME_SCENE
-        return lambda places, _mutants: Verdicts((reason,) * len(places), np.ones(len(places)), np.ones(len(places)))
+        return lambda places, *_: Verdicts((reason,) * len(places), np.ones(len(places)), np.ones(len(places)))
 
     monkeypatch.setattr(DeepTest, "words", words)
     assert not any(refused in each for each in taken("refereed"))

@@ -104,7 +104,29 @@ def test_only_the_places_that_are_asked_about_are_judged_and_in_their_order() ->
         for some in (changed, torch.from_numpy(changed)):
             assert seen.judge(some, np.array(places)).reasons == tuple(whole[place] for place in places)
     assert len(seen.judge(changed, np.zeros(0, np.int64))) == 0
-    assert len(SeenOriginals(frames[:0], "cpu").judge(changed[:0])) == 0
+
+
+def test_copies_that_are_at_hand_are_looked_at_instead_of_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = rendered(count=3)
+    changed = frames.copy()
+    changed[1:, :, :80] = 0  # a border
+    seen, places = SeenOriginals(torch.from_numpy(frames), "cpu"), np.array([2, 0, 1])
+    whole = seen.judge(torch.from_numpy(changed), places).reasons
+    assert whole == (Reason.BORDER, Reason.SAME_SCENE, Reason.BORDER)
+    asked: list[int] = []
+
+    def copies(numbers):
+        asked.extend(numbers)
+        return [(frames[places[number]], changed[places[number]]) for number in numbers]
+
+    monkeypatch.setattr(on_device, "_copied", lambda *_: pytest.fail("copied again"))
+    assert seen.judge(torch.from_numpy(changed), places, copies).reasons == whole
+    assert {0, 2} <= set(asked)
+
+
+def test_nothing_is_judged_where_nothing_is_asked() -> None:
+    frames = rendered(count=1)
+    assert len(SeenOriginals(frames[:0], "cpu").judge(frames[:0])) == 0
 
 
 def test_originals_are_looked_at_once_by_however_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:

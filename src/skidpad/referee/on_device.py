@@ -1,12 +1,14 @@
 """The referee's judgement where the pictures are: many at a time, of which only those leave a device that may have a border.
 
+A campaign has copies of what breaks its relation, since it hashes them; with these at hand no picture leaves the device for the referee.
+
 The formulas are those of `verdict.py` and `network.py`, in torch instead of NumPy and OpenCV. Sums are added in another order, so that a
 word may differ where a number lies next to its threshold; `docs/referee.md` says how often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
@@ -19,7 +21,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from skidpad.core.images import FloatArray, Frames, IntArray, as_numpy, split_views
+from skidpad.core.images import FloatArray, Frames, IntArray, NumpyFrames, as_numpy, split_views
 from skidpad.referee.network import BRIGHTER, EDGES_PX, HEIGHT_PX, STEADY_OVERLAP, WIDTH_PX, Class, classes_of, edges_compared, road_net
 from skidpad.referee.verdict import (
     BAND_ROWS,
@@ -39,6 +41,9 @@ from skidpad.referee.verdict import (
     of_all,
     reason_of,
 )
+
+Pairs = Callable[[Sequence[int]], Sequence[tuple[NumpyFrames, NumpyFrames]]]
+"""Returns originals with what they were changed to, by the numbers of the pictures that the referee is asked about."""
 
 _BATCH = 64
 """Pictures that the network looks at together on a device; fewer are filled up. cuDNN chooses its kernels anew for each size."""
@@ -116,8 +121,11 @@ class SeenOriginals:
         self._lock = Lock()
         self._known: _Originals | None = None
 
-    def judge(self, changed: Frames, places: IntArray | None = None) -> Verdicts:
-        """Judges the changed pictures of all originals, uint8 (N, height, width, 3); places: of those asked about, all unless given."""
+    def judge(self, changed: Frames, places: IntArray | None = None, copies: Pairs | None = None) -> Verdicts:
+        """Judges the changed pictures of all originals, uint8 (N, height, width, 3).
+
+        places: of those asked about, all unless given. copies: of the asked pictures and their originals, where there are some already.
+        """
         asked = np.arange(len(changed)) if places is None else places
         if not len(asked):
             return Verdicts((), np.zeros(0), np.zeros(0))
@@ -129,7 +137,8 @@ class SeenOriginals:
             frames = _on(changed[asked], self._device) if isinstance(changed, np.ndarray) else changed.to(self._device)[there]
             parts = zip(_parts(there, frames), _parts(frames, frames), strict=True)
             numbers = torch.cat([_compared(known, some, part, self._device) for some, part in parts], dim=1)
-            found = _verdicts(numbers.cpu().numpy(), known.frames, frames, there)
+            own = copies if self._views == 1 and self._pixel_map is None else None
+            found = _verdicts(numbers.cpu().numpy(), own or partial(_copied, known.frames, frames, there))
         return of_all(found, self._views) if self._views > 1 else found
 
     def _looked(self) -> _Originals:
@@ -158,15 +167,12 @@ def _compared(known: _Originals, places: torch.Tensor, frames: torch.Tensor, dev
     return torch.stack([each.double() for each in numbers])
 
 
-def _verdicts(numbers: FloatArray, originals: torch.Tensor, changed: torch.Tensor, places: torch.Tensor) -> Verdicts:
-    """Returns the words; only now, and only where there may be a border, pictures leave the device."""
+def _verdicts(numbers: FloatArray, pairs: Pairs) -> Verdicts:
+    """Returns the words; only now, and only where there may be a border, pictures themselves are looked at."""
     has_road, may_be_cut, was_clipped, clipped, variation, is_steady, *look = numbers
-    named = np.flatnonzero((has_road > 0) & (may_be_cut > 0))
+    named = np.flatnonzero((has_road > 0) & (may_be_cut > 0)).tolist()
     is_cut = dict.fromkeys(range(len(has_road)), False)
-    if len(named):
-        there = _index(named, str(changed.device))
-        pairs = zip(as_numpy(originals[places[there]]), as_numpy(changed[there]), strict=True)
-        is_cut |= {place: has_border(*pair) for place, pair in zip(named.tolist(), pairs, strict=True)}
+    is_cut |= {place: has_border(*pair) for place, pair in zip(named, pairs(named), strict=True)}
     reasons = [
         reason_of(
             Look(is_steady[place] > 0, *values),
@@ -179,6 +185,23 @@ def _verdicts(numbers: FloatArray, originals: torch.Tensor, changed: torch.Tenso
         for place, values in enumerate(zip(*(row.tolist() for row in look), strict=True))
     ]
     return Verdicts(tuple(reasons), np.where(has_road > 0, look[0], np.nan), look[1])
+
+
+def _copied(
+    originals: torch.Tensor, changed: torch.Tensor, places: torch.Tensor, asked: Sequence[int]
+) -> Sequence[tuple[NumpyFrames, NumpyFrames]]:
+    """Returns copies of originals and of what they were changed to."""
+    if not asked:
+        return []
+    there = _index(np.array(asked), str(changed.device))
+    return list(zip(*(_here(frames) for frames in (originals[places[there]], changed[there])), strict=True))
+
+
+def _here(frames: torch.Tensor) -> NumpyFrames:
+    """Brings frames to the CPU; from a GPU through pinned memory, which is many times as fast."""
+    if not frames.is_cuda:
+        return as_numpy(frames)
+    return as_numpy(torch.empty(frames.shape, dtype=frames.dtype, pin_memory=True).copy_(frames))
 
 
 def _on(frames: Frames, device: str) -> torch.Tensor:

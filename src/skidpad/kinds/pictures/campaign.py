@@ -275,9 +275,9 @@ class DeepTest:
         if not kinds.asks_referee(self.settings.referee) or recipe.shows_past(self.stimuli):
             return None
 
-        def words(places: IntArray, mutants: Frames) -> Verdicts:
+        def words(places: IntArray, mutants: Frames, pictures: Sequence[NumpyFrames]) -> Verdicts:
             if seen is not None and not recipe.moves_camera(self.stimuli):
-                return seen.judge(mutants, places)
+                return seen.judge(mutants, places, lambda asked: [(frames[places[place]], pictures[place]) for place in asked])
             shown, pixel_map = frames[places], None
             if recipe.moves_camera(self.stimuli):
                 shown = as_numpy(recipe.reference(shown, self.stimuli, captured(self.drive, times_s[places])))

@@ -132,7 +132,7 @@ def _same_scene(
     for place in np.flatnonzero(raises).tolist():
         words = campaign.words(seed.batch.frames, recipes[place], now_s, seen)
         mutant = None if words is None else as_numpy(campaign.mutate(seed.batch.frames, recipes[place], now_s))
-        told[place] = words is None or mutant is None or may_stand(words(np.arange(len(mutant)), mutant).reasons[-1])
+        told[place] = words is None or mutant is None or may_stand(words(np.arange(len(mutant)), mutant, list(mutant)).reasons[-1])
         if told[place]:
             break
     return told

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from skidpad.coverage.tracker import Activity
     from skidpad.drives.drive import FrameBatch
 
-    Words = Callable[[IntArray, Frames], Verdicts]
-    "Judges the mutants at these places. It takes the whole batch of mutants, which may lie on a device."
+    Words = Callable[[IntArray, Frames, Sequence[NumpyFrames]], Verdicts]
+    "Judges the mutants at these places. It takes the whole batch of mutants, which may lie on a device, and those at the places as NumPy."
     from skidpad.drives.drive import Drive
     from skidpad.kinds.pictures.settings import DeepTestSettings
     from skidpad.runs.folder import Run
@@ -292,7 +292,7 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
     said: list[str | None] = [None] * len(excess)
     reasons = said.copy()
     if words is not None and len(places):
-        verdicts = words(places, mutants)
+        verdicts = words(places, mutants, shown)
         for place, reason in zip(places.tolist(), verdicts.reasons, strict=True):
             said[place], reasons[place] = None if reason is Reason.NO_ROAD else reason.word.value, reason.value or None
         apart = places[[not may_stand(reason) for reason in verdicts.reasons]]

@@ -201,7 +201,7 @@ class _Frame:
             return True
         changed = as_numpy(self.campaign.mutate(now, recipe, times_s))
         is_accepted = self.accepts is None or bool(self.accepts(now, changed)[0])
-        return is_accepted and (words is None or bool(words(np.zeros(1, np.int64), changed).kept[0]))
+        return is_accepted and (words is None or bool(words(np.zeros(1, np.int64), changed, list(changed)).kept[0]))
 
 
 def shrink_recipe(

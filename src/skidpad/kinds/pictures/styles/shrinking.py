@@ -89,7 +89,7 @@ class StyleCampaign:
         """Returns the referee; None where it is not asked."""
         if not kinds.asks_referee(self.campaign.settings.referee):
             return None
-        return lambda places, mutants: judge(frames[places], mutants[places], device=self.campaign.settings.device)
+        return lambda places, mutants, _: judge(frames[places], mutants[places], device=self.campaign.settings.device)
 
     def look(self, clip: Frames, recipe: Recipe, times_s: FloatArray | None = None) -> tuple[Frames, Observation]:  # noqa: ARG002  see above
         """Shows the subject a clip in the weather; neurons are not looked at."""

@@ -9,8 +9,8 @@ in `soft-dusk` and `soft-rain` those days whose road lies in even light, so that
 
 --drive: also writes `drive/day`, `night`, `snow`, `wet` and `fog`, the pictures from which weathers for that drive are learned: its own
 frames but those that realism holds out, and nine of ten pictures of the folders comma_night, snow_day, wet_japan and fog beside
-comma_night, with frames of the drive under the conditions `dusk` and `fog` among nights and fogs. The tenth lie in `held`; `guide` and
-`judge` have every second real picture each, by class, for the classifier that a weather learns from and the one that judges it.
+comma_night, with every second one of `wet`, and frames of the drive under the conditions `dusk` and `fog` among nights and fogs. `guide`
+and `judge` have every second real picture each, by class, for the classifier that a weather learns from and the one that judges it.
 
 The commands that learn from the folders stand in src/skidpad/stimuli/weather/pretrained/README.md, docs/weather.md and
 docs/research/weather.md.
@@ -40,12 +40,16 @@ DAYS, NIGHTS, RAINS, FOGS, DUSKS, GUIDE_DUSKS = 440, 220, 300, 180, 130, 50
 RENDERED = {"clear": 200, "night": 110, "rain": 80, "dusk": 70}
 SOFT, SOFT_EACH = 0.4, 240
 """The share of days whose roads are the most evenly lit, and how many of them are made a dusk and a rain each."""
+LEAST_ROAD = 0.026
+"""Of a picture without the bonnet, for its light to be told."""
+DIM = 54.0, 80.0
+"""Mean grey levels of a dusk whose look the bundled one has: darker ones are called night, and lighter ones day."""
 ROAD = 1
 """In comma10k's masks."""
 OWN_DAYS, OWN_NIGHTS, OWN_FOGS = 641, 160, 300
 """Frames of a drive."""
 HELD = 10
-"""Every which picture of a drive's weathers is held out."""
+"""Every which picture is left out of what a drive's weathers are learned from."""
 
 
 def days_of(comma10k: Path) -> list[Path]:
@@ -137,9 +141,11 @@ def make_dusks(days: list[Path], out: Path) -> None:
 def spread_of_road(comma10k: Path, day: Path) -> float:
     """Returns how far apart the lights of a day's road are, in stops; infinity where hardly any road is seen."""
     mask = decode((comma10k / "masks" / f"{day.stem}.png").read_bytes())
-    kept = slice(0, int(240 * (1 - BONNET)))
-    on_road = mask[kept, :, 0] == ROAD if mask is not None else np.zeros((1, 1), bool)
-    if on_road.sum() < 1500:
+    if mask is None:
+        return float("inf")
+    kept = slice(0, int(len(mask) * (1 - BONNET)))
+    on_road = mask[kept, :, 0] == ROAD
+    if on_road.mean() < LEAST_ROAD:
         return float("inf")
     stops = np.log2((read(day)[kept][on_road] / 255.0).mean(1) ** 2.2 + 0.01)
     return float(np.percentile(stops, 92) - np.percentile(stops, 8))
@@ -183,7 +189,7 @@ def make_drive(text: str, weather: Path, out: Path) -> None:
     for name, folder in (("night", "comma_night"), ("snow", "snow_day"), ("wet", "wet_japan"), ("fog", "fog")):
         files = sorted((weather / folder).glob("*.jpg"))
         add([file for number, file in enumerate(files) if number % HELD], out / name)
-        add(files[::HELD], out.parent / "held" / name)
+    add(sorted((weather / "wet").glob("*.jpg"))[::2], out / "wet")
     classes = {
         "clear": [sorted((weather / folder).glob("*.jpg")) for folder in ("clear", "day_street")]
         + [sorted((out.parent / "day").glob("*.jpg")), sorted((out / "day").glob("*.jpg"))],
@@ -243,8 +249,8 @@ def main() -> None:
     add(sorted((out / "dusk").glob("*-computed.jpg")), out / "dusk-looks")
     add(rains, out / "rain-computed")
     for name, times in (("dusk", 3), ("rain", 4)):
-        add(sorted((out / f"soft-{name}").glob("*.jpg")), out / f"soft-{name}-looks")
-        add(real[name], out / f"soft-{name}-looks")
+        looks = [*sorted((out / f"soft-{name}").glob("*.jpg")), *real[name]]
+        add([file for file in looks if name == "rain" or DIM[0] <= read(file).mean() < DIM[1]], out / f"soft-{name}-looks")
         add(real[name], out / f"soft-{name}", times)
         add(sorted((out / "rendered" / name).glob("*.jpg")), out / f"soft-{name}")
     for name, files in real.items():

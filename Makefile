@@ -40,7 +40,7 @@ test-slow: setup
 	$(BIN)/python -m pytest -m slow
 
 # These need pictures or drives of yours, so `make bench` leaves them out; each says at its top how to run it.
-NEED_DATA := $(addprefix benchmarks/,judges.py referee.py repair.py train_judge.py weather_sets.py)
+NEED_DATA := $(addprefix benchmarks/,judges.py referee.py repair.py train_judge.py weather_sets.py weather_pictures.py fresh_eyes.py)
 bench: setup
 	for file in $(filter-out $(NEED_DATA),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 

@@ -9,8 +9,9 @@ in `soft-dusk` and `soft-rain` those days whose road lies in even light, so that
 
 --drive: also writes `drive/day`, `night`, `snow`, `wet` and `fog`, the pictures from which weathers for that drive are learned: its own
 frames but those that realism holds out, and nine of ten pictures of the folders comma_night, snow_day, wet_japan and fog beside
-comma_night, with every second one of `wet`, and frames of the drive under the conditions `dusk` and `fog` among nights and fogs. `guide`
-and `judge` have every second real picture each, by class, for the classifier that a weather learns from and the one that judges it.
+comma_night, with every second one of `wet`, and frames of the drive under the conditions `dusk` and `fog` among nights and fogs;
+`snow-looks` are the darker half of the snow, since glare hides the road. `guide` and `judge` have every second real picture each, by class,
+for the classifier that a weather learns from and the one that judges it.
 
 The commands that learn from the folders stand in src/skidpad/stimuli/weather/pretrained/README.md, docs/weather.md and
 docs/research/weather.md.
@@ -190,6 +191,9 @@ def make_drive(text: str, weather: Path, out: Path) -> None:
         files = sorted((weather / folder).glob("*.jpg"))
         add([file for number, file in enumerate(files) if number % HELD], out / name)
     add(sorted((weather / "wet").glob("*.jpg"))[::2], out / "wet")
+    snow = sorted((out / "snow").glob("*.jpg"))
+    light = [float(read(file).mean()) for file in snow]
+    add([file for file, mean in zip(snow, light, strict=True) if mean < np.median(light)], out / "snow-looks")
     classes = {
         "clear": [sorted((weather / folder).glob("*.jpg")) for folder in ("clear", "day_street")]
         + [sorted((out.parent / "day").glob("*.jpg")), sorted((out / "day").glob("*.jpg"))],

@@ -39,7 +39,7 @@ def test_all_threads_that_ask_the_referee_are_counted_and_it_begins_without_memo
     with bench.asking(found), ThreadPoolExecutor(4) as threads:
         ask = DeepTest.words(None, "asks")
         assert DeepTest.words(None, "") is None
-        assert list(threads.map(lambda count: ask(np.arange(count), None), (1, 2, 3, 4))) == [nothing] * 4
+        assert list(threads.map(lambda count: ask(np.arange(count), None, []), (1, 2, 3, 4))) == [nothing] * 4
         assert network._memory is not before
     assert network._memory is before
     assert found.pictures == 10

@@ -128,6 +128,7 @@ def test_a_drive_has_sets_of_its_own_without_the_frames_that_realism_holds_out(
     assert not any(marks[int(file.name[:6])] for file in own)
     assert len(sets["drive/night"]) == 7 + 3  # each tenth of eight pictures is left out
     assert len(sets["drive/snow"]) == 10
+    assert len(sets["drive/snow-looks"]) == 5
     assert len(sets["drive/wet"]) == 12, "0002 of the one set lies over 0002 of the other"
     for kind in ("clear", "night", "snow", "wet", "fog"):
         assert sets[f"guide/{kind}"]

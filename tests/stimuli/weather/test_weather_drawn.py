@@ -291,3 +291,8 @@ def test_a_weather_with_conditions_is_fetched(tmp_path: Path) -> None:
     fetched = fetch_weather((tmp_path / "toy.toml").as_uri(), wanted, tmp_path / "out")
     assert fetched.card.drawn == TEXT
     assert load_weather(tmp_path / "out" / "toy")[0] == fetched.card
+
+
+def test_nothing_is_drawn_on_a_picture_that_no_camera_takes() -> None:
+    frames = pictures(2, 12, 20)
+    np.testing.assert_array_equal(weather_of().translate(frames, STYLE), weather_of("").translate(frames, STYLE))

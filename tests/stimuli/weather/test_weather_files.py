@@ -118,7 +118,8 @@ def test_a_card_names_its_pictures_and_says_whether_they_were_rendered() -> None
     assert card.learned_from == "night (rendered)"
     assert replace(card, rendered=False).learned_from == "night"
     rain, _ = load_weather(pretrained_weather("rain"))
-    assert rain.learned_from == "51 pictures of rain or wet roads of comma10k (MIT) and 240 rendered ones"
+    assert rain.learned_from.startswith("51 pictures of rain or wet roads of comma10k (MIT), bonnet cut off, 240 of its evenly lit days")
+    assert rain.drawn == "lens-drops(share=0.05)"
 
 
 def test_the_weathers_that_come_along_carry_a_checksum() -> None:

@@ -21,6 +21,9 @@ _LONGEST = 500
 _HUNDREDTHS = 6_000
 """Hundredths of a second in a minute, after which times repeat: so few that single precision holds the places of drops."""
 
+_LEAST_PX = 16
+"""A camera's picture has at least so many pixels to a side; nothing is drawn on smaller ones, where nothing could be seen of it."""
+
 _ADVICE = "name conditions of skidpad, as rain(mm_per_h=5)+lens-drops(share=0.06)"
 
 
@@ -53,6 +56,8 @@ class DrawnConditions:
 
         pictures: uint8 (N, height, width, 3). frames: the recorded frames that they were made of, alike but of any size.
         """
+        if min(pictures.shape[1:3]) < _LEAST_PX:
+            return pictures
         made, times_s = pictures.cpu().numpy(), times_of(frames)
         # a group that was filled up with its last frame is painted once
         is_new = np.ones(len(made), np.bool_)

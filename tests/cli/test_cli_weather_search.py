@@ -60,6 +60,8 @@ def test_a_search_is_reported_replayed_and_resumed(
 def test_bad_words_end_in_clear_ones(skidpad: Callable[..., object], subject: Path, drive: Path, weather: Path, tmp_path: Path) -> None:
     for words, said in (
         (("--weather", tmp_path / "none"), "there is no weather"),
+        (("--weather", ""), "a weather is a bundled name"),
+        (("--weather", "rain", "--weather", "night"), "a search takes one weather; run it once for each of rain, night"),
         (("--weather", weather, "--criterion", "nc"), "no criterion that can guide"),
         (("--weather", weather, "--search", "evolution"), "no search over styles named 'evolution'"),
         (("--weather", weather, "--thresholds", "ten"), "thresholds are degrees"),

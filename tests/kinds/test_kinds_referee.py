@@ -20,7 +20,7 @@ from skidpad.kinds.pictures import guided
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.evidence import replay_case
 from skidpad.kinds.pictures.judging import Originals
-from skidpad.kinds.pictures.page import deeptest_page
+from skidpad.kinds.pictures.page import deeptest_figures, deeptest_page
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.summary import summarise
 from skidpad.referee.verdict import Reason, Verdicts, Word
@@ -46,14 +46,14 @@ class Light(BarSubject):
         return Observation(answers, torch.zeros((len(answers), 4)))
 
 
-def light_run(path: Path, **changes) -> tuple[DeepTest, Run]:
+def light_run(path: Path, transforms: tuple[str, ...] = (KEPT, REFUSED), **changes) -> tuple[DeepTest, Run]:
     from skidpad.drives.opening import open_drive
     from skidpad.stimuli.registry import stimuli_of
 
     settings = DeepTestSettings(
         subject="light",
         drive="rendered?frames=3&seed=3",
-        transforms=(KEPT, REFUSED),
+        transforms=transforms,
         relation="steers-alike",
         tolerance=1.0,
         criteria=(),
@@ -86,6 +86,17 @@ def test_what_the_referee_refuses_is_recorded_and_counts_for_nothing(tmp_path: P
     assert all("translation" in row.note for row in shown.rows)
     again = replay_case(campaign, run, rows["translation"][0]["case_id"])
     assert again.is_reproduced(0.0)
+
+
+@pytest.mark.usefixtures("referee_on")
+def test_frames_of_which_the_referee_refused_every_picture_are_counted_as_such(tmp_path: Path) -> None:
+    campaign, run = light_run(tmp_path / "run", transforms=(REFUSED,))
+    figures = deeptest_figures(campaign, run)
+    assert figures["frames"] == {"judged": 0, "all": 3, "untested": {"with all pictures set apart by the referee": 3}}
+    said = "0 of 3 frames were judged. The others went untested: 3 with all pictures set apart by the referee."
+    assert said in deeptest_page(campaign, run).remarks
+    both = deeptest_figures(*light_run(tmp_path / "both"))
+    assert both["frames"] == {"judged": 3, "all": 3, "untested": {}}
 
 
 @pytest.mark.usefixtures("referee_on")

@@ -260,9 +260,22 @@ def test_bad_wishes_end_in_clear_words(world: Path, settings: RealismSettings, t
         replace(settings, styles="randon")
     with pytest.raises(UnknownNameError, match="class of the weather classifier"):
         measure_realism(replace(settings, weathers=(f"{world / 'untrained'}=snow",)))
+    for text in ("rain+", "rain+=clear", "rain+ "):
+        with pytest.raises(BadParametersError, match=r"name a stimulus after the \+"):
+            measure_realism(replace(settings, weathers=(text,)))
     mixed = tmp_path / "mixed"
     mixed.mkdir()
     for number in range(40):
         (mixed / f"{number:02d}.png").write_bytes(encode(np.zeros((40 + number, 40, 3), np.uint8)))
     with pytest.raises(BadDriveError, match="must be of one size"):
         measure_realism(replace(settings, drive=str(mixed)))
+
+
+def test_too_few_frames_to_hold_one_out_are_refused(world: Path, settings: RealismSettings, tmp_path: Path) -> None:
+    for number, path in enumerate(sorted((world / "fog").iterdir())[:4]):
+        (tmp_path / f"{number}.png").write_bytes(path.read_bytes())
+    said = "has 4 frames, and realism is measured on held-out ones: at least 5 are needed for one to be held out; give a longer drive"
+    for drive in ("rendered?frames=4", str(tmp_path)):
+        with pytest.raises(BadDriveError, match=said):
+            measure_realism(replace(settings, clips=0, transforms=(), drive=drive))
+    assert len(_sources(replace(settings, drive="rendered?frames=5"))) == 1

@@ -110,6 +110,9 @@ def test_every_frame_that_went_untested_has_its_reason(judged) -> None:
         part = untested_frames(replace(whole, frames=4), originals, campaign.drive, relation, finished=finished)
         assert part == Untested(4, 12, ((why, 8),))
         assert not part.is_damage
+    apart = untested_frames(replace(whole, frames=4, frames_apart=5), originals, campaign.drive, relation, finished=True)
+    assert apart == Untested(4, 12, (("with all pictures set apart by the referee", 5), ("not drawn by the search", 3)))
+    assert not apart.is_damage
 
 
 def test_the_stimuli_take_turns_with_their_worst_findings(judged) -> None:

@@ -137,7 +137,7 @@ def fetch(
 
     The card names the hash of the weights, so one hash pins both files. After an interruption, the same command continues.
     """
-    from skidpad.kinds.pictures.weather.page import lost_road_words
+    from skidpad.kinds.weathers import lost_road_words
     from skidpad.stimuli.weather.fetching import fetch_weather
 
     command = shlex.join(["skidpad", *sys.argv[1:]])
@@ -211,7 +211,8 @@ def search(
     subject: Subject,
     drive: Drive,
     weather: Annotated[
-        str, typer.Option(help="A weather that `skidpad weather train --method munit` wrote, or a bundled one (rain, night, dusk).")
+        list[str],
+        typer.Option(help="One weather: a file that `skidpad weather train --method munit` wrote, or a bundled one (rain, night, dusk)."),
     ],
     criterion: Annotated[str, typer.Option(help="Coverage that guides the search: kmnc or nbc; both are reported.")] = "nbc",
     conditions: Annotated[int, typer.Option(help="Conditions to find, one after the other.")] = 4,
@@ -248,7 +249,7 @@ def search(
     settings = TacticSettings(
         subject=str(subject_path(subject)),
         drive=open_drive(drive).origin or drive,
-        weather=weather_file(weather),
+        weather=weather_file(_only(weather)),
         criterion=criterion,
         conditions=conditions,
         frames=frames,
@@ -269,6 +270,13 @@ def search(
         device=device,
     )
     run_campaign(settings, out or next_free(Path("runs"), f"{Path(settings.subject).stem}-{Path(settings.weather).stem}"), json, workers)
+
+
+def _only(weathers: Sequence[str]) -> str:
+    """Returns the one weather; a list is what notices a second one, of which typer would take the last."""
+    if len(weathers) > 1:
+        raise SkidpadError(f"a search takes one weather; run it once for each of {', '.join(weathers)}")
+    return weathers[0]
 
 
 def weather_file(text: str) -> str:

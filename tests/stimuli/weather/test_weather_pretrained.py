@@ -71,6 +71,36 @@ def test_a_mistyped_name_is_answered_with_the_nearest_and_all(text: str, said: s
     assert weather_path(f"weathers/{text}") == Path("weathers", text)
 
 
+@pytest.mark.parametrize("text", ["", " ", ".", "/"])
+def test_an_empty_name_is_answered_with_what_to_give(text: str) -> None:
+    for ask in (weather_path, named_weather):
+        with pytest.raises(UnknownNameError, match=r"bundled name \(dusk, night, rain\) or the path of a card; got ") as refused:
+            ask(text)
+        assert str(refused.value).endswith(repr(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("rain+rain(mm_per_h=10)", "'weather:rain+rain(mm_per_h=10)'"),
+        ("weather:rain+fog(visibility_m=0.5)", "'weather:rain+fog(visibility_m=0.5)'"),
+        ("weather:rain", "weather:rain"),
+        ("weather:weathers/mine.toml", "weather:weathers/mine.toml"),
+    ],
+)
+def test_a_stimulus_in_the_place_of_a_weather_is_answered_with_where_it_belongs(text: str, written: str) -> None:
+    with pytest.raises(UnknownNameError, match="for `skidpad test --transforms` and `skidpad drive --stimulus`") as refused:
+        weather_path(text)
+    assert str(refused.value).endswith(f"as --transforms {written}")
+
+
+def test_a_file_with_a_plus_in_its_name_is_a_weather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rain+fog.toml").write_text("")
+    assert weather_path("rain+fog") == Path("rain+fog")
+    assert weather_path("gone/rain+fog") == Path("gone/rain+fog")
+
+
 @pytest.mark.parametrize("text", ["demo-rain", "site-packages/pretrained/demo-rain.toml"])
 def test_a_weather_of_former_versions_is_named_with_what_replaced_it(text: str) -> None:
     with pytest.raises(UnknownNameError, match="'demo-rain' is no longer bundled; use 'rain'"):

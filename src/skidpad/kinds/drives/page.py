@@ -16,6 +16,7 @@ from skidpad.kinds.drives.search import cell_of, cells, reach_of
 from skidpad.kinds.drives.summary import CaseVerdict, DriveVerdict, OnlineSummary, beside_careful, drive_cases, summarise
 from skidpad.kinds.estimating import ESTIMATED, facts_of, figures_of, headlines_of, verdict_of
 from skidpad.kinds.ruling import rules_table
+from skidpad.kinds.weathers import drawn_remarks, lost_roads
 from skidpad.oracles.lane_departure import CAP_M
 from skidpad.page.charts import Point, bar_chart, scatter
 from skidpad.page.model import Chart, FilmCard, Headline, Page, Table, Tone, run_page, values_of
@@ -58,7 +59,8 @@ def online_page(campaign: Online | Served, run: Run) -> Page:
             "World": campaign.settings.world,
             "Scenarios": _scenarios(campaign),
         },
-        remarks=_remarks(summary, campaign),
+        warnings=lost_roads(campaign.stimuli),
+        remarks=(*_remarks(summary, campaign), *drawn_remarks(campaign.stimuli)),
         notes=(
             "MDCL is the largest distance of the rear axle's middle from the middle of the lane, capped at 1.5 m and divided by it.",
             "A car at 1.5 m has left its lane. The lane is fixed from the beginning, and the distance is an exact projection on it.",

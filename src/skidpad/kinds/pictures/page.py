@@ -18,6 +18,7 @@ from skidpad.kinds.pictures.apart import apart_galleries
 from skidpad.kinds.pictures.charts import deviation_chart, picture_charts, picture_tables, problem_table
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.summary import EPSILON_RAD2, Summary, Untested, summarise, untested_frames
+from skidpad.kinds.weathers import drawn_remarks, lost_roads
 from skidpad.oracles.doubts import DoubtKind, doubts_of
 from skidpad.oracles.error import scale_of
 from skidpad.oracles.relations import AnswersAlike, DecidesAlike, LabelMse, SteersAlike, SteersRight, fails_unchanged
@@ -203,7 +204,7 @@ def remarks_of(campaign: DeepTest, relation: Relation, originals: Originals, sum
     if originals.labelled:
         rmse = f"RMSE {sqrt(originals.mse_rad2):.4f} rad"
         remarks.append(f"Originals: MSE {originals.mse_rad2:.5f} rad^2, {rmse} over {counted(originals.labelled, 'labelled frame')}.")
-    return tuple(remarks)
+    return (*remarks, *drawn_remarks(campaign.stimuli))
 
 
 def notes_of(campaign: DeepTest, relation: Relation, summary: Summary) -> tuple[str, ...]:
@@ -258,6 +259,7 @@ def deeptest_page(campaign: DeepTest, run: Run) -> Page:
         },
         warnings=(
             *undrawn,
+            *lost_roads(campaign.stimuli),
             *drive_warnings(campaign.drive),
             *warnings_of(relation, originals, summary),
             *([lost] if untested.is_damage else []),

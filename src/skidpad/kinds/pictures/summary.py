@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("frame_index", "stimulus", "recipe", "violated", "label", "original", "mutant", "excess", "referee")
 NO_LABEL, NO_ANSWER = "without a label", "without a finite answer on the original"
 NOT_DRAWN, NOT_REACHED = "not drawn by the search", "not reached yet"
+SET_APART = "with all pictures set apart by the referee"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class Untested:
 
     @property
     def is_damage(self) -> bool:
-        """Whether something is wrong with frames or answers; else the search left them out by its plan."""
-        return any(why not in {NOT_DRAWN, NOT_REACHED} for why, _ in self.reasons)
+        """Whether something is wrong with frames or answers; else the search left them out by its plan, or the referee by its verdict."""
+        return any(why not in {NOT_DRAWN, NOT_REACHED, SET_APART} for why, _ in self.reasons)
 
 
 def untested_frames(summary: Summary, originals: Originals, drive: Drive, relation: Relation, *, finished: bool) -> Untested:
@@ -61,8 +62,9 @@ def untested_frames(summary: Summary, originals: Originals, drive: Drive, relati
     else:
         reasons[NO_ANSWER] = int((~np.isfinite(originals.answer[seen])).sum())
     frames = len(originals.seen)
-    rest = frames - summary.frames - reasons.total()
-    reasons[NOT_DRAWN if finished else NOT_REACHED] = max(rest, 0)
+    rest = max(frames - summary.frames - reasons.total(), 0)
+    reasons[SET_APART] = min(summary.frames_apart, rest)
+    reasons[NOT_DRAWN if finished else NOT_REACHED] = rest - reasons[SET_APART]
     if not _is_sliced(drive.origin):
         # a slice carries the problems of the whole recording, most of which lie outside it
         unlisted = sum(problem.kind is ProblemKind.UNLISTED for problem in drive.problems)
@@ -135,7 +137,7 @@ class Summary:
     """The figures of one run. deviations: cases by |mutant - original|, between the edges of the judged output.
 
     unjudged: mutants in no rate, without a label where one is needed, or without a finite answer on the original. frames: those of which
-    a mutant was judged.
+    a mutant was judged. frames_apart: those of which none was, and the referee set at least one apart.
     """
 
     originals: int
@@ -149,6 +151,7 @@ class Summary:
     unjudged: int
     problems: tuple[Problem, ...]
     frames: int = 0
+    frames_apart: int = 0
 
     def near_original(self, epsilon_rad2: float = EPSILON_RAD2) -> tuple[Rate, ...]:
         """Returns the (transformation, parameters) that Eq. 3 keeps: those whose MSE is close to that of the originals.
@@ -176,14 +179,16 @@ def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput, relation: 
     edges = judged.edges
     deviations = np.zeros(len(edges) - 1, np.int64)
     not_finite = unjudged = 0
-    frames = np.zeros(0, np.int64)
+    frames = apart = np.zeros(0, np.int64)
     for phase in _phases(run):
         for table in run.iter_records(phase, _COLUMNS):
             order |= dict.fromkeys(table["recipe"].unique().to_pylist())  # as computed: Arrow's groups come in any order
             squared = (table["mutant"].to_numpy() - table["label"].to_numpy()) ** 2
             is_judged = ~np.isnan(table["excess"].to_numpy())
-            unjudged += int((~is_judged & may_count(table)).sum())
-            frames = np.union1d(frames, table["frame_index"].to_numpy()[is_judged])
+            counts = may_count(table)
+            unjudged += int((~is_judged & counts).sum())
+            indices = table["frame_index"].to_numpy()
+            frames, apart = np.union1d(frames, indices[is_judged]), np.union1d(apart, indices[~counts])
             with_error = table.append_column("squared", pa.array(squared, mask=~np.isfinite(squared)))
             with_error = with_error.append_column("judged", pa.array(is_judged))
             with_error = with_error.append_column("already", pa.array(_already_broken(table, relation)))
@@ -219,6 +224,7 @@ def summarise(run: Run, blank: CoverageTracker, judged: JudgedOutput, relation: 
         unjudged=unjudged,
         problems=run.problems(),
         frames=len(frames),
+        frames_apart=len(np.setdiff1d(apart, frames)),
     )
 
 

@@ -16,6 +16,7 @@ from skidpad.kinds.pictures.charts import deviation_chart, problem_table
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.page import WILSON, pictures_note, relation_sentence, worst_cards
 from skidpad.kinds.pictures.weather.summary import RoadSummary, summarise_road
+from skidpad.kinds.weathers import drawn_words, lost_road_words
 from skidpad.page.charts import Curve, DeviationHistogram, bar_chart, curve_chart
 from skidpad.page.model import Chart, Headline, Page, Table, Tone, doubt_words, run_page
 from skidpad.page.pictures import Gallery, gallery_row
@@ -55,17 +56,6 @@ def weather_warnings(cards: Sequence[WeatherCard], drive: str, subject: Subject)
             "blur; learn at a larger --size."
         )
     return tuple(warnings)
-
-
-def lost_road_words(card: WeatherCard) -> str:
-    """Says that nobody should test under a weather, where its card says that it loses the road; empty elsewhere."""
-    if not card.loses_road or card.road_lost is None:
-        return ""
-    return (
-        f"{card.name} moves or hides the road: at the end of its training the referee found the road lost in {percent(card.road_lost)} of "
-        "the sampled pictures. Do not test under it: a wrong answer to a scene without its road is no finding. Learn it for longer, or "
-        "with a larger --road."
-    )
 
 
 def enlarged(cards: Sequence[WeatherCard], subject: Subject) -> tuple[str, ...]:
@@ -304,11 +294,7 @@ def _remarks(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     rendered = [name for name, looks in campaign.weathers.items() if looks.weather.card.rendered]
     if rendered:
         notes.append(f"Learned from rendered pictures, not from real ones: {', '.join(rendered)}.")
-    notes += [
-        f"Drawn on top of the pictures of {name}: {looks.weather.card.drawn}."
-        for name, looks in campaign.weathers.items()
-        if looks.weather.card.drawn
-    ]
+    notes += [words for name, looks in campaign.weathers.items() if (words := drawn_words(name, looks.weather.card))]
     if campaign.window_words:
         notes.append(f"The subject has a memory: the weather is {campaign.window_words}; pictures show the last.")
     if summary.overall.not_finite:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count as counting
 from pathlib import Path
 
 import numpy as np
@@ -174,7 +175,7 @@ def _line(row: RealismRow, drive: SameDrive | None, rows: list[tuple[RealismRow,
 
 def _sources(settings: RealismSettings) -> NumpyFrames:
     """Returns frames evenly from the held-out parts of a drive, or of a folder of pictures of one size."""
-    return _frames(settings.drive, lambda count: _spaced(count, settings.frames))
+    return _frames(settings.drive, lambda count: _spaced(settings.drive, count, settings.frames))
 
 
 def _clips(settings: RealismSettings) -> tuple[NumpyFrames, ...]:
@@ -206,8 +207,14 @@ def _frames(text: str, places: Callable[[int], list[int]]) -> NumpyFrames:
     return np.stack(whole) if whole else np.zeros((0, 1, 1, 3), np.uint8)
 
 
-def _spaced(count: int, wanted: int) -> list[int]:
+def _spaced(origin: str, count: int, wanted: int) -> list[int]:
     places = np.flatnonzero(held_out(count))
+    if not len(places):
+        least = next(number for number in counting(1) if held_out(number).any())
+        raise BadDriveError(
+            f"{origin!r} has {count} frames, and realism is measured on held-out ones: at least {least} are needed for one to be held out; "
+            "give a longer drive"
+        )
     chosen = np.unique(np.linspace(0, len(places) - 1, min(wanted, len(places))).round().astype(np.int64))
     return [int(place) for place in places[chosen]]
 
@@ -239,6 +246,8 @@ def _asked(text: str) -> _Asked:
     if "+" not in name or weather_file(Path(name), ".toml").is_file():
         return _Asked(name, label, "")
     file, _, then = name.partition("+")
+    if not then.strip():
+        raise BadParametersError(f"name a stimulus after the +, as {file}+fog(visibility_m=200), or leave out the +; got {text!r}")
     return _Asked(file, label, then)
 
 

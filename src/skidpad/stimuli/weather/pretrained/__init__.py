@@ -1,5 +1,6 @@
 """The bundled weathers, small; README.md holds the commands."""
 
+import shlex
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -9,6 +10,8 @@ CLASSIFIER = "demo-classifier"
 """Tells the rendered weathers apart; see `weather.classifier`."""
 _FORMER = "demo-rain"
 """A smaller weather of former versions, which their runs and campaigns may name."""
+_PREFIX = "weather:"
+"""What a weather's name begins with among other stimuli."""
 
 
 def pretrained_names() -> tuple[str, ...]:
@@ -30,15 +33,28 @@ def weather_path(text: str) -> Path:
     goes before a bundled weather of its name, and a folder of pictures does not.
     """
     path = Path(text)
+    if not path.name.strip():
+        raise UnknownNameError(f"a weather is a bundled name ({', '.join(pretrained_names())}) or the path of a card; got {text!r}")
     if any(path.with_name(path.name + suffix).is_file() for suffix in ("", ".toml", ".safetensors")):
         return path
     if path.stem == _FORMER:
         raise UnknownNameError(f"the weather {_FORMER!r} is no longer bundled; use 'rain', and start runs that were made with it anew")
     if text in pretrained_names():
         return pretrained_weather(text)
+    if text.startswith(_PREFIX) or (path.name == text and "+" in text):
+        raise _stimulus(text)
     if path.name == text:
         raise _unknown(path.stem)
     return path
+
+
+def _stimulus(text: str) -> UnknownNameError:
+    """Says where a weather may be written as a stimulus, with conditions on top."""
+    written = shlex.quote(_PREFIX + text.removeprefix(_PREFIX))
+    return UnknownNameError(
+        f"no weather named {text!r}; conditions on top of a weather and `{_PREFIX}` names are for `skidpad test --transforms` "
+        f"and `skidpad drive --stimulus`, as --transforms {written}"
+    )
 
 
 def _unknown(name: str) -> UnknownNameError:

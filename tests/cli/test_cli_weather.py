@@ -6,7 +6,8 @@ import re
 import signal
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from html import unescape
@@ -160,9 +161,9 @@ def test_a_rendered_weather_on_another_drive_is_warned_of_wherever_figures_stand
         assert "painted-rain (rendered); the paper's frames are not told" in (tmp_path / "rep" / "deeproad.md").read_text()
 
 
-def test_ctrl_c_keeps_what_was_learned(
-    skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, night: Path
-) -> None:
+@contextmanager
+def interrupted_after_a_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Presses Ctrl-C in the second step of a training."""
     advance = Training._advance
 
     def interrupted(self: Training) -> None:
@@ -170,15 +171,22 @@ def test_ctrl_c_keeps_what_was_learned(
         if self.step == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "_advance", interrupted)
+        yield
+
+
+def test_ctrl_c_keeps_what_was_learned(
+    skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, night: Path
+) -> None:
     words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "dark", *SMALL, "--detail", 0.5)
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(weather_training, "_road_row", lambda training: RoadRow(training.step, (0.95,)))
-    monkeypatch.setattr(Training, "_advance", interrupted)
-    stopped = skidpad(*words)
+    with interrupted_after_a_step(monkeypatch):
+        stopped = skidpad(*words)
     assert stopped.code == 130
     assert "go on with the same command: skidpad weather train --from" in stopped.err
     assert not (tmp_path / "dark.toml").exists()
-    monkeypatch.setattr(Training, "_advance", advance)
     resumed = skidpad(*words)
     assert f"going on from {tmp_path / 'dark.checkpoint.pt'}, step 2 of 3" in resumed.err.replace("\n", "")
     assert "step 3 of 3: image" in resumed.err  # a log file has no bar
@@ -196,18 +204,10 @@ def test_conditions_are_drawn_on_top_of_what_was_learned(
     skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, night: Path
 ) -> None:
     """The training does not see them, so that the same command with another --drawn goes on."""
-    advance = Training._advance
-
-    def interrupted(self: Training) -> None:
-        advance(self)
-        if self.step == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
     words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "wet", *SMALL, "--drawn")
     monkeypatch.setattr(weather_training, "_road_row", lambda training: RoadRow(training.step, (0.95,)))
-    monkeypatch.setattr(Training, "_advance", interrupted)
-    assert skidpad(*words, "wet-road(wetness=1)").code == 130
-    monkeypatch.setattr(Training, "_advance", advance)
+    with interrupted_after_a_step(monkeypatch):
+        assert skidpad(*words, "wet-road(wetness=1)").code == 130
     text = "rain(mm_per_h=8)+lens-drops(share=0.08)"
     ended = skidpad(*words, " rain( mm_per_h=8 ) + lens-drops(share=0.08)")
     assert ended.code == 0, ended.err
@@ -248,18 +248,10 @@ def test_a_test_under_a_weather_says_what_is_drawn_on_its_pictures(
 def test_the_road_chart_keeps_its_points_after_a_resume(
     skidpad: Callable, sets: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advance = Training._advance
-
-    def interrupted(self: Training) -> None:
-        advance(self)
-        if self.step == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
     words = ("weather", "train", "--from", sets[0], "--to", sets[1], "--out", tmp_path / "dark", *SMALL)
     monkeypatch.setattr(weather_training, "_road_row", lambda training: RoadRow(training.step, (0.95, 0.9 - 0.1 * training.step)))
-    monkeypatch.setattr(Training, "_advance", interrupted)
-    assert skidpad(*words).code == 130
-    monkeypatch.setattr(Training, "_advance", advance)
+    with interrupted_after_a_step(monkeypatch):
+        assert skidpad(*words).code == 130
     ended = skidpad(*words)
     assert ended.code == 0
     said = "the road is lost in 1 of 2 pictures: do not test under this weather"

@@ -273,7 +273,7 @@ def search(
 
 
 def _only(weathers: Sequence[str]) -> str:
-    """Returns the one weather; a list is what notices a second one, of which typer would take the last."""
+    """Returns the only weather that was given. The option is a list because typer would silently keep the last of several strings."""
     if len(weathers) > 1:
         raise SkidpadError(f"a search takes one weather; run it once for each of {', '.join(weathers)}")
     return weathers[0]

@@ -23,7 +23,7 @@ def lost_road_words(card: WeatherCard) -> str:
     )
 
 
-def drawn_words(name: str, card: WeatherCard) -> str:
+def drawn_sentence(name: str, card: WeatherCard) -> str:
     """Says what is drawn on top of a weather's pictures; empty where nothing is."""
     return f"Drawn on top of the pictures of {name}: {card.drawn}." if card.drawn else ""
 
@@ -35,7 +35,7 @@ def lost_roads(stimuli: Mapping[str, Stimulus]) -> tuple[str, ...]:
 
 def drawn_remarks(stimuli: Mapping[str, Stimulus]) -> tuple[str, ...]:
     """Says what the learned weathers among stimuli have drawn on top."""
-    return tuple(words for name, card in cards_of(stimuli).items() if (words := drawn_words(name, card)))
+    return tuple(words for name, card in cards_of(stimuli).items() if (words := drawn_sentence(name, card)))
 
 
 def cards_of(stimuli: Mapping[str, Stimulus]) -> Mapping[str, WeatherCard]:

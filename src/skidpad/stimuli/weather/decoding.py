@@ -93,8 +93,7 @@ class _Enlarged:
 class FoldedDecoder:
     """Decodes content codes under styles; on a GPU in bfloat16 and compiled.
 
-    The batch is halved when a GPU runs out of memory and stays so, and `on_halved` is told. needs_frames: whether pictures depend on the
-    frames themselves, and not on their codes alone.
+    The batch is halved when a GPU runs out of memory and stays so, and `on_halved` is told. needs_frames: codes alone make no picture.
     """
 
     def __init__(

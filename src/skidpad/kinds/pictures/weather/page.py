@@ -16,7 +16,7 @@ from skidpad.kinds.pictures.charts import deviation_chart, problem_table
 from skidpad.kinds.pictures.judging import Originals
 from skidpad.kinds.pictures.page import WILSON, pictures_note, relation_sentence, worst_cards
 from skidpad.kinds.pictures.weather.summary import RoadSummary, summarise_road
-from skidpad.kinds.weathers import drawn_words, lost_road_words
+from skidpad.kinds.weathers import drawn_sentence, lost_road_words
 from skidpad.page.charts import Curve, DeviationHistogram, bar_chart, curve_chart
 from skidpad.page.model import Chart, Headline, Page, Table, Tone, doubt_words, run_page
 from skidpad.page.pictures import Gallery, gallery_row
@@ -294,7 +294,7 @@ def _remarks(campaign: DeepRoad, summary: RoadSummary) -> list[str]:
     rendered = [name for name, looks in campaign.weathers.items() if looks.weather.card.rendered]
     if rendered:
         notes.append(f"Learned from rendered pictures, not from real ones: {', '.join(rendered)}.")
-    notes += [words for name, looks in campaign.weathers.items() if (words := drawn_words(name, looks.weather.card))]
+    notes += [words for name, looks in campaign.weathers.items() if (words := drawn_sentence(name, looks.weather.card))]
     if campaign.window_words:
         notes.append(f"The subject has a memory: the weather is {campaign.window_words}; pictures show the last.")
     if summary.overall.not_finite:

@@ -18,9 +18,10 @@ from skidpad.drives import drive_from_arrays
 from skidpad.kinds.pictures import work as batches
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import fetched, uploaded
+from skidpad.kinds.pictures.reading import LastRead
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import InWeathers, StyleChoice, drawn_styles
-from skidpad.kinds.pictures.work import LastRead, cut, default_shard_frames, grid_cut, lanes
+from skidpad.kinds.pictures.work import cut, default_shard_frames, grid_cut, lanes
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here, open_lanes
 from skidpad.stimuli.pictures import stimuli

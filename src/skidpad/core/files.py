@@ -40,19 +40,42 @@ def open_regular(path: Path) -> BufferedReader:
 
     A named pipe would wait for a writer for ever, and some devices never end.
     """
-    _check_regular(path.stat(), path)
-    # without waiting, and looked at again: a pipe may have taken its place in between
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        _check_regular(os.fstat(descriptor), path)
-    except OSError:
-        os.close(descriptor)
-        raise
-    file = os.fdopen(descriptor, "rb")
+    file = os.fdopen(_descriptor_of(path)[0], "rb")
     if is_lfs_pointer(file.peek(len(_LFS_START))):
         file.close()
         raise NotAFileError(errno.EINVAL, LFS_ADVICE, str(path))
     return file
+
+
+def read_regular(path: Path, most_bytes: int, too_many: str) -> bytes:
+    """Reads a whole file, raising what `open_regular` does but for pointers, and OSError (EFBIG) with `too_many` for a larger one.
+
+    It takes few calls: each lets other threads go first, and many may be reading.
+    """
+    descriptor, size = _descriptor_of(path)
+    try:
+        if size > most_bytes:
+            raise OSError(errno.EFBIG, too_many, str(path))
+        data = os.read(descriptor, size)
+        while len(data) < size and (more := os.read(descriptor, size - len(data))):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def _descriptor_of(path: Path) -> tuple[int, int]:
+    """Opens a plain file for reading and returns its descriptor and its size."""
+    _check_regular(path.stat(), path)
+    # without waiting, and looked at again: a pipe may have taken its place in between
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        status = os.fstat(descriptor)
+        _check_regular(status, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor, status.st_size
 
 
 def _check_regular(status: os.stat_result, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from array import array
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skidpad.core.errors import LostDriveError
-from skidpad.core.files import open_regular
+from skidpad.core.files import read_regular
 from skidpad.core.images import MAX_PICTURE_BYTES, FloatArray, IntArray, NumpyFrames, decode, why_not_decoded
 
 _AT_ONCE = 4096
@@ -234,10 +233,7 @@ class PictureSource:
 
 def picture_bytes(path: Path) -> bytes:
     """Reads a file that may be a picture; raises OSError for what is no file or too large to be one."""
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > MAX_PICTURE_BYTES:
-            raise OSError(errno.EFBIG, TOO_MANY_BYTES, str(path))
-        return file.read()
+    return read_regular(path, MAX_PICTURE_BYTES, TOO_MANY_BYTES)
 
 
 def gone(place: Path) -> LostDriveError:

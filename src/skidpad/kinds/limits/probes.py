@@ -14,7 +14,7 @@ import pyarrow as pa
 from skidpad.core.images import as_numpy
 from skidpad.core.stimuli import Recipe
 from skidpad.drives.drive import capture_of
-from skidpad.kinds.pictures.work import LastRead
+from skidpad.kinds.pictures.reading import LastRead
 from skidpad.oracles.lane_departure import CAP_M, departure_step, mdcl
 from skidpad.oracles.relations import Answers, fails_unchanged
 from skidpad.runs.records import ORIGINALS, ShardResult, case_id, case_ids, storable

@@ -39,6 +39,7 @@ from skidpad.kinds.pictures.judging import (
     relation_of,
     uploaded,
 )
+from skidpad.kinds.pictures.reading import KeptBlocks
 from skidpad.kinds.pictures.settings import DeepTestSettings, StimulusOn
 from skidpad.kinds.pictures.work import (
     GRID,
@@ -342,6 +343,11 @@ class DeepTest:
     def reading_threads(self) -> int | None:
         """How many threads read frames: a worker has one; a GPU is fed by as many as there are."""
         return 1 if self.settings.device == "cpu" else None
+
+    @cached_property
+    def kept_blocks(self) -> KeptBlocks:
+        """What the originals' step read, for the grid's."""
+        return KeptBlocks(self.settings.device if GRID in self.settings.searches else "cpu")
 
     def read(self, frames: Sequence[int] | IntArray) -> FrameBatch:
         """Reads frames with what the subject looks back at."""

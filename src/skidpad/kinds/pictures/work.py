@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +18,7 @@ from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
 from skidpad.kinds.pictures.judging import CaseTable, Judged, Originals, captured, judged
+from skidpad.kinds.pictures.reading import LastRead
 from skidpad.runs.records import ORIGINALS, ShardResult
 from skidpad.runs.workers.here import cores
 from skidpad.subjects.base import Observation
@@ -125,49 +124,6 @@ class Part:
     coverage: Mapping[str, bytes]
 
 
-T = TypeVar("T")
-
-
-class LastRead(Generic[T]):
-    """Keeps what was read last, since the parts of a shard follow one another; safe in threads, each key read once at a time."""
-
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
-        self._read: dict[int, Future[T]] = {}
-        self._lock = Lock()
-
-    def get(self, key: int, read: Callable[[], T]) -> T:
-        """Returns what was read of a key, the frames and their clip on the device."""
-        reading, is_mine = self._claim(key)
-        if is_mine:
-            self._fill(key, reading, read)
-        return reading.result()
-
-    def begin(self, key: int, read: Callable[[], T]) -> None:
-        """Begins to read what will be asked for next, in a thread that ends with it."""
-        reading, is_mine = self._claim(key)
-        if is_mine:
-            Thread(target=self._fill, args=(key, reading, read), name="skidpad-ahead").start()
-
-    def _claim(self, key: int) -> tuple[Future[T], bool]:
-        with self._lock:
-            if key in self._read:
-                return self._read[key], False
-            while len(self._read) >= self._kept:
-                del self._read[next(iter(self._read))]
-            self._read[key] = Future()
-            return self._read[key], True
-
-    def _fill(self, key: int, reading: Future[T], read: Callable[[], T]) -> None:
-        try:
-            reading.set_result(read())
-        except BaseException as error:  # noqa: BLE001  whoever waits for it is told
-            with self._lock:
-                if self._read.get(key) is reading:
-                    del self._read[key]  # a drive that is gone may come back
-            reading.set_exception(error)
-
-
 @dataclass(frozen=True, slots=True)
 class Shown:
     """Frames that were read, and their clip on the device; of a block, also its cuts and what the referee sees in each of them."""
@@ -228,6 +184,7 @@ class DeepTestWork:
         """Shows the subject a block as it is."""
         campaign = self.campaign
         batch = campaign.read(campaign.block(index))
+        campaign.kept_blocks.keep(index, batch)
         covered = self._tracker.fresh()
         columns = CaseTable(keep_activations=campaign.settings.keep_activations)
         if len(batch):
@@ -275,7 +232,9 @@ class DeepTestWork:
 
     def _block(self, block: int) -> Shown:
         campaign, lead = self.campaign, self.campaign.subject.lead
-        batch = campaign.read_again(self._originals.readable(campaign.block(block)))
+        batch = campaign.kept_blocks.take(block)
+        if batch is None:
+            batch = campaign.read_again(self._originals.readable(campaign.block(block)))
         clip = campaign.on_device(batch.clip)
         cuts = cut(len(batch), lead, campaign.settings.device, clip.shape[1] * clip.shape[2])
         return Shown(batch, clip, cuts, [campaign.seen(clip[some.start + lead : some.stop + lead]) for some in cuts])

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -11,17 +12,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skidpad.core.errors import BadParametersError, LostDriveError, UnknownNameError
-from skidpad.core.images import pixel_hash
+from skidpad.core.errors import BadParametersError, InterruptedRunError, LostDriveError, UnknownNameError
+from skidpad.core.images import pixel_hash, write_image
 from skidpad.core.stimuli import Params, Recipe, Step, grid_recipes
-from skidpad.drives import drive_from_arrays
+from skidpad.drives import drive_from_arrays, open_drive
+from skidpad.drives.drive import Drive
+from skidpad.kinds.pictures import reading
 from skidpad.kinds.pictures import work as batches
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.judging import fetched, uploaded
-from skidpad.kinds.pictures.reading import LastRead
+from skidpad.kinds.pictures.reading import KeptBlocks, LastRead, Shown
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import InWeathers, StyleChoice, drawn_styles
-from skidpad.kinds.pictures.work import cut, default_shard_frames, grid_cut, lanes
+from skidpad.kinds.pictures.work import DeepTestWork, cut, default_shard_frames, grid_cut, lanes
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here, open_lanes
 from skidpad.stimuli.pictures import stimuli
@@ -183,6 +186,64 @@ class TestLastRead:
         with pytest.raises(LostDriveError):
             kept.get(2, gone)
         assert kept.get(2, lambda: ("there", "again")) == ("there", "again")
+
+
+class TestKeptBlocks:
+    def test_frames_are_read_once_for_both_steps(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        read: list[list[int]] = []
+        plain = Drive.read
+
+        def counted(drive: Drive, indices: object, *given: object, **named: object) -> object:
+            read.append(list(indices))  # type: ignore[call-overload]
+            return plain(drive, indices, *given, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Drive, "read", counted)
+        run_of(made(GPU, searches=("grid",)), tmp_path / "kept")
+        assert sorted(read) == [list(range(7)), list(range(7, 12))]
+        on_cpu = made("cpu", searches=("grid",))
+        read.clear()
+        run_of(on_cpu, tmp_path / "cpu", 1)
+        assert len(read) == 4
+
+    def test_a_run_that_goes_on_reads_what_was_kept_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = run_of(made(GPU, searches=("grid",)), tmp_path / "whole")
+        campaign = made(GPU, searches=("grid",))
+        run = campaign.start(tmp_path / "killed")
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DeepTestWork, "grid_part", killed)
+            with pytest.raises(InterruptedRunError):
+                campaign.execute(run, workers=Here(1))
+        made(GPU, searches=("grid",)).execute(run, workers=Here(1))
+        assert segments(run) == segments(whole)
+
+    def test_what_does_not_fit_is_not_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        drive = drive_from_arrays(noise(4))
+        shown = [Shown(drive.read([place]), noise(1)) for place in range(3)]
+        monkeypatch.setattr(reading, "_MOST_KEPT_BYTES", 2 * shown[0].batch.clip.nbytes)
+        kept = KeptBlocks(GPU)
+        assert [kept.keep(block, each) for block, each in enumerate(shown)] == [True, True, False]
+        assert kept.take(2) is None
+        taken = kept.take(0)
+        assert taken is not None
+        np.testing.assert_array_equal(taken.batch.clip, shown[0].batch.clip)
+        assert kept.take(0) is None
+        assert kept.keep(2, shown[2])
+        assert not KeptBlocks("cpu").keep(0, shown[0])
+
+    def test_broken_frames_are_counted_once(self, tmp_path: Path) -> None:
+        campaign = made(GPU, searches=("grid",))
+        frames = noise(12)
+        for number, frame in enumerate(frames):
+            write_image(tmp_path / "drive" / f"{number:03d}.png", frame)
+        (tmp_path / "drive" / "003.png").write_bytes(b"no picture")
+        broken = replace(campaign, drive=open_drive(str(tmp_path / "drive")))
+        run = run_of(broken, tmp_path / "run")
+        assert [problem.frame_id for problem in run.problems()] == ["003"]
+        assert set(run.records("grid", ("frame_index",))["frame_index"].to_pylist()) == set(range(12)) - {3}
 
 
 class TestTransfers:

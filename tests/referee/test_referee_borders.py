@@ -1,7 +1,8 @@
-"""Corners that are cut off, against plain sums over whole pictures, on pictures with and without borders, in threads."""
+"""Corners that are cut off, against plain sums over whole pictures, on pictures with and without borders, in threads; compiled or not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -9,7 +10,11 @@ import pytest
 
 from skidpad.core.images import NumpyFrames
 from skidpad.drives import open_drive
+from skidpad.referee.borders import has_border_compiled
 from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER, has_border
+
+Asked = Callable[[NumpyFrames, NumpyFrames], bool]
+EITHER = pytest.mark.parametrize("has_border", [has_border, has_border_compiled])
 
 
 def plain(before: NumpyFrames, after: NumpyFrames) -> bool:
@@ -74,8 +79,9 @@ def changed_ones(frame: NumpyFrames, rng: np.random.Generator) -> Iterator[Numpy
     yield frame.copy()
 
 
+@EITHER
 @pytest.mark.parametrize("size", [(48, 64), (40, 90)])
-def test_borders_are_found_where_plain_sums_find_them(size: tuple[int, int]) -> None:
+def test_borders_are_found_where_plain_sums_find_them(size: tuple[int, int], has_border: Asked) -> None:
     height, width = size
     frames = open_drive(f"rendered?frames=4&width={width}&height={height}&seed=3").read(range(4)).frames
     rng = np.random.default_rng(1)
@@ -87,7 +93,8 @@ def test_borders_are_found_where_plain_sums_find_them(size: tuple[int, int]) -> 
         assert list(threads.map(lambda pair: has_border(*pair), pairs)) == expected
 
 
-def test_an_original_of_another_size_is_brought_to_the_changed_one() -> None:
+@EITHER
+def test_an_original_of_another_size_is_brought_to_the_changed_one(has_border: Asked) -> None:
     (frame,) = open_drive("rendered?frames=1&width=128&height=96").read(range(1)).frames
     small = np.asarray(cv2.resize(frame, (64, 48), interpolation=cv2.INTER_AREA), np.uint8)
     assert not has_border(frame, small)
@@ -95,10 +102,29 @@ def test_an_original_of_another_size_is_brought_to_the_changed_one() -> None:
     assert has_border(frame, small)
 
 
-def test_views_of_larger_arrays_are_looked_at_as_they_are() -> None:
+@EITHER
+def test_views_of_larger_arrays_are_looked_at_as_they_are(has_border: Asked) -> None:
     (frame,) = open_drive("rendered?frames=1&width=64&height=48").read(range(1)).frames
     cut = frame.copy()
     cut[:, :20] = 0
     wide = np.concatenate([frame, cut], axis=1)
     assert has_border(wide[:, :64], wide[:, 64:])
     assert not has_border(wide[:, :64], wide[:, :64])
+
+
+@EITHER
+def test_what_nobody_may_write_into_is_looked_at(has_border: Asked) -> None:
+    (frame,) = open_drive("rendered?frames=1&width=64&height=48").read(range(1)).frames
+    cut = frame.copy()
+    cut[:, :20] = 0
+    frame.flags.writeable = cut.flags.writeable = False
+    assert has_border(frame, cut)
+
+
+@pytest.mark.real_data
+def test_compiled_or_not_real_frames_get_the_same_word(shared_data: Path) -> None:
+    frames, rng = open_drive(f"udacity:{shared_data}/udacity-ch2-test").read([0, 1500, 4000]).frames, np.random.default_rng(2)
+    pairs = [(frame, changed) for frame in frames for changed in changed_ones(frame, rng)]
+    said = [has_border(*pair) for pair in pairs]
+    assert 5 < sum(said) < len(said) - 5
+    assert [has_border_compiled(*pair) for pair in pairs] == said

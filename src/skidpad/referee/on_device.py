@@ -22,6 +22,7 @@ import torch
 from torch.nn import functional
 
 from skidpad.core.images import FloatArray, Frames, IntArray, NumpyFrames, as_numpy, split_views
+from skidpad.referee.borders import has_border_compiled
 from skidpad.referee.network import BRIGHTER, EDGES_PX, HEIGHT_PX, STEADY_OVERLAP, WIDTH_PX, Class, classes_of, edges_compared, road_net
 from skidpad.referee.verdict import (
     BAND_ROWS,
@@ -35,7 +36,6 @@ from skidpad.referee.verdict import (
     Look,
     Reason,
     Verdicts,
-    has_border,
     is_clipped_more,
     moved,
     of_all,
@@ -141,6 +141,11 @@ class SeenOriginals:
             found = _verdicts(numbers.cpu().numpy(), own or partial(_copied, known.frames, frames, there))
         return of_all(found, self._views) if self._views > 1 else found
 
+    def look(self) -> None:
+        """Looks at the originals, if it has not; for those who know that it will be asked, and have time now."""
+        with torch.inference_mode():
+            self._looked()
+
     def _looked(self) -> _Originals:
         with self._lock:
             if self._known is None:
@@ -172,7 +177,7 @@ def _verdicts(numbers: FloatArray, pairs: Pairs) -> Verdicts:
     has_road, may_be_cut, was_clipped, clipped, variation, is_steady, *look = numbers
     named = np.flatnonzero((has_road > 0) & (may_be_cut > 0)).tolist()
     is_cut = dict.fromkeys(range(len(has_road)), False)
-    is_cut |= {place: has_border(*pair) for place, pair in zip(named, pairs(named), strict=True)}
+    is_cut |= {place: has_border_compiled(*pair) for place, pair in zip(named, pairs(named), strict=True)}
     reasons = [
         reason_of(
             Look(is_steady[place] > 0, *values),

@@ -274,6 +274,7 @@ def _corners(frame: NumpyFrames, spread: int) -> Iterator[tuple[NumpyFrames, tup
     Corners are apart, since an even sky must not be blamed for a dark road. What is too small for a border, or all of the picture, is
     left out.
     """
+    frame = np.require(frame, requirements="W")  # OpenCV writes into nothing here, but asks that it may
     height, width = frame.shape[:2]
     known = np.zeros((height + 2, width + 2), np.uint8)
     flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (1 << 8)

@@ -24,6 +24,7 @@ from skidpad.coverage.criteria import CRITERIA, neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
+from skidpad.drives.frames import default_threads
 from skidpad.drives.opening import LostDrive, open_drive
 from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
@@ -339,19 +340,18 @@ class DeepTest:
         start = index * self.shard_frames
         return range(start, min(start + self.shard_frames, len(drive or self.drive)))
 
-    @property
-    def reading_threads(self) -> int | None:
-        """How many threads read frames: a worker has one; a GPU is fed by as many as there are."""
-        return 1 if self.settings.device == "cpu" else None
+    def reading_threads(self, readers: int = 1) -> int:
+        """Returns how many threads each of so many readers has: a worker of the CPU one; those that feed a GPU share all there are."""
+        return 1 if self.settings.device == "cpu" else max(1, default_threads() // readers)
 
     @cached_property
     def kept_blocks(self) -> KeptBlocks:
         """What the originals' step read, for the grid's."""
         return KeptBlocks(self.settings.device if GRID in self.settings.searches else "cpu")
 
-    def read(self, frames: Sequence[int] | IntArray) -> FrameBatch:
-        """Reads frames with what the subject looks back at."""
-        return self.drive.read(frames, self.reading_threads, lead=self.subject.lead)
+    def read(self, frames: Sequence[int] | IntArray, readers: int = 1) -> FrameBatch:
+        """Reads frames with what the subject looks back at; readers: how many do so at once."""
+        return self.drive.read(frames, self.reading_threads(readers), lead=self.subject.lead)
 
     def read_again(self, frames: Sequence[int] | IntArray) -> FrameBatch:
         """Reads frames that could be read before."""

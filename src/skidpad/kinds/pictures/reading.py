@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import torch
+
+from skidpad.core.images import Frames
+
 if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
+    from skidpad.referee.on_device import SeenOriginals
 
-_GPU_KEPT_BYTES = 2 << 30
+_MOST_KEPT_BYTES = 2 << 30
 """Of frames between two steps, some 9,300 of 320 x 240; what does not fit is read again."""
+_SHARE_KEPT = 16
+"""Of a GPU's memory, these frames take one part in so many at most, and what the referee sees in them not much less."""
 
 T = TypeVar("T")
 
@@ -57,28 +64,44 @@ class LastRead(Generic[T]):
             reading.set_exception(error)
 
 
-class KeptBlocks:
-    """Blocks as the originals' step read them, for the grid's: decoding all twice would take a GPU longer than some grids; safe in threads.
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Frames that were read, and their clip on the device; of a block, also its cuts and what the referee sees in each of them."""
 
-    On the CPU a picture costs more than its decoding, and nothing is kept.
+    batch: FrameBatch
+    clip: Frames
+    cuts: Sequence[slice] = ()
+    seen: Sequence[SeenOriginals | None] = ()
+
+
+class KeptBlocks:
+    """Blocks as the originals' step showed them, for the grid's: to decode all twice would take a GPU longer than some grids.
+
+    Safe in threads. On the CPU a picture costs more than its decoding, and nothing is kept.
     """
 
     def __init__(self, device: str) -> None:
-        self._most_bytes = 0 if device == "cpu" else _GPU_KEPT_BYTES
-        self._kept: dict[int, FrameBatch] = {}
+        self._most_bytes = 0
+        if device != "cpu":
+            here = torch.device(device)
+            room = torch.cuda.get_device_properties(here).total_memory if here.type == "cuda" else _MOST_KEPT_BYTES * _SHARE_KEPT
+            self._most_bytes = min(_MOST_KEPT_BYTES, room // _SHARE_KEPT)
+        self._kept: dict[int, Shown] = {}
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, block: int, batch: FrameBatch) -> None:
-        """Keeps what could be read of a block, while there is room."""
+    def keep(self, block: int, shown: Shown) -> bool:
+        """Keeps what could be read of a block where there is room, and tells whether there was."""
         with self._lock:
-            if block not in self._kept and self._bytes + batch.clip.nbytes <= self._most_bytes:
-                self._kept[block] = replace(batch, problems=())
-                self._bytes += batch.clip.nbytes
+            has_room = self._bytes + shown.batch.clip.nbytes <= self._most_bytes
+            if has_room:
+                self._kept[block] = replace(shown, batch=replace(shown.batch, problems=()))
+                self._bytes += shown.batch.clip.nbytes
+            return has_room
 
-    def take(self, block: int) -> FrameBatch | None:
+    def take(self, block: int) -> Shown | None:
         """Hands a block over and forgets it; None where it was not kept."""
         with self._lock:
-            batch = self._kept.pop(block, None)
-            self._bytes -= 0 if batch is None else batch.clip.nbytes
-            return batch
+            shown = self._kept.pop(block, None)
+            self._bytes -= 0 if shown is None else shown.batch.clip.nbytes
+            return shown

@@ -18,7 +18,7 @@ from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
 from skidpad.kinds.pictures.judging import CaseTable, Judged, Originals, captured, judged
-from skidpad.kinds.pictures.reading import LastRead
+from skidpad.kinds.pictures.reading import LastRead, Shown
 from skidpad.runs.records import ORIGINALS, ShardResult
 from skidpad.runs.workers.here import cores
 from skidpad.subjects.base import Observation
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.kinds.pictures.campaign import DeepTest
     from skidpad.oracles.relations import Relation
-    from skidpad.referee.on_device import SeenOriginals
     from skidpad.runs.workers.protocol import Work
 
 
@@ -124,16 +123,6 @@ class Part:
     coverage: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Frames that were read, and their clip on the device; of a block, also its cuts and what the referee sees in each of them."""
-
-    batch: FrameBatch
-    clip: Frames
-    cuts: Sequence[slice] = ()
-    seen: Sequence[SeenOriginals | None] = ()
-
-
 @dataclass(frozen=True)
 class DeepTestWork:
     """Computes the steps for one worker."""
@@ -175,23 +164,29 @@ class DeepTestWork:
         """Measures the bounds of the neurons over one block."""
         campaign, drive = self.campaign, self.campaign.profile_drive
         profile = Profile(neurons_of(campaign.subject.layers), subject_sha256=campaign.subject.sha256, drive_sha256=drive.sha256)
-        batch = drive.read(campaign.block(block, drive), campaign.reading_threads, lead=campaign.subject.lead)
+        batch = drive.read(
+            campaign.block(block, drive), campaign.reading_threads(lanes(campaign.settings.device)), lead=campaign.subject.lead
+        )
         if len(batch):
             profile.update(campaign.subject.observe(batch.clip).values)
         return profile
 
     def originals_shard(self, index: int, _: Progress) -> ShardResult:
-        """Shows the subject a block as it is."""
+        """Shows the subject a block as it is; where it is kept for the grid, the referee looks at it too, while others still read."""
         campaign = self.campaign
-        batch = campaign.read(campaign.block(index))
-        campaign.kept_blocks.keep(index, batch)
+        shown = self._shown(campaign.read(campaign.block(index), lanes(campaign.settings.device)))
+        batch = shown.batch
         covered = self._tracker.fresh()
         columns = CaseTable(keep_activations=campaign.settings.keep_activations)
         if len(batch):
-            observation = campaign.look(batch.clip, Recipe())[1]
+            observation = campaign.look(shown.clip, Recipe())[1]
             activity = covered.update(observation.values, packed=campaign.settings.keep_activations)
             labels = batch.steering_rad if campaign.judged.is_steering else np.full(len(batch), np.nan)
             columns.add_originals(batch, observation.answers[:, campaign.judged.column], labels, activity)
+            if campaign.kept_blocks.keep(index, shown):
+                for seen in shown.seen:
+                    if seen is not None:
+                        seen.look()
         return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
 
     def grid_part(self, part: GridPart, progress: Progress) -> Part:
@@ -231,10 +226,11 @@ class DeepTestWork:
         return Part(columns.table(), {name: tracker.pack() for name, tracker in covered.items()})
 
     def _block(self, block: int) -> Shown:
+        kept = self.campaign.kept_blocks.take(block)
+        return kept or self._shown(self.campaign.read_again(self._originals.readable(self.campaign.block(block))))
+
+    def _shown(self, batch: FrameBatch) -> Shown:
         campaign, lead = self.campaign, self.campaign.subject.lead
-        batch = campaign.kept_blocks.take(block)
-        if batch is None:
-            batch = campaign.read_again(self._originals.readable(campaign.block(block)))
         clip = campaign.on_device(batch.clip)
         cuts = cut(len(batch), lead, campaign.settings.device, clip.shape[1] * clip.shape[2])
         return Shown(batch, clip, cuts, [campaign.seen(clip[some.start + lead : some.stop + lead]) for some in cuts])

@@ -24,7 +24,6 @@ from skidpad.coverage.criteria import CRITERIA, neurons_of
 from skidpad.coverage.profile import Profile
 from skidpad.coverage.tracker import CoverageTracker
 from skidpad.drives.drive import Drive, Problem
-from skidpad.drives.frames import default_threads
 from skidpad.drives.opening import LostDrive, open_drive
 from skidpad.kinds import kind as kinds
 from skidpad.kinds.kind import check_unchanged, drive_of, start_run, subject_of
@@ -40,7 +39,7 @@ from skidpad.kinds.pictures.judging import (
     relation_of,
     uploaded,
 )
-from skidpad.kinds.pictures.reading import KeptBlocks
+from skidpad.kinds.pictures.reading import KeptBlocks, reading_threads
 from skidpad.kinds.pictures.settings import DeepTestSettings, StimulusOn
 from skidpad.kinds.pictures.work import (
     GRID,
@@ -51,14 +50,14 @@ from skidpad.kinds.pictures.work import (
     KnownSoFar,
     Tries,
     default_shard_frames,
-    grid_cut,
-    grid_whole,
+    grid_shards,
+    is_whole,
     lanes,
     name_of,
     together,
     tries_cut,
 )
-from skidpad.kinds.shards import crew_for, mapped, mapped_parts, one_by_one, run_shards
+from skidpad.kinds.shards import crew_for, mapped, one_by_one, run_shards
 from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.referee.verdict import Verdicts, judge
 from skidpad.runs.folder import Run
@@ -167,12 +166,17 @@ class DeepTest:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
             blocks = ceil(len(self.drive) / self.shard_frames)
-            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, KnownSoFar(profile)), progress)
+            answer = partial(run_shards, run, ORIGINALS, blocks, mapped(crew, ORIGINALS, KnownSoFar(profile)), progress)
+            if not is_whole(self):
+                answer()
             known = KnownSoFar(profile, Originals.of(run, len(self.drive)))
             shards = {ORIGINALS: blocks}
             for search in self.settings.searches:
                 shards[search] = blocks if search == GRID else len(self.seed_frames(known.originals))
                 run_shards(run, search, shards[search], self._shards(run, search, known, blank, crew), progress)
+                if search == GRID and is_whole(self):
+                    answer()  # where a run lost some
+                    known = KnownSoFar(profile, Originals.of(run, len(self.drive)))
             run.finish(shards)
 
     def step(self, name: str, given: KnownSoFar) -> Work:
@@ -340,10 +344,6 @@ class DeepTest:
         start = index * self.shard_frames
         return range(start, min(start + self.shard_frames, len(drive or self.drive)))
 
-    def reading_threads(self, readers: int = 1) -> int:
-        """Returns how many threads each of so many readers has: a worker of the CPU one; those that feed a GPU share all there are."""
-        return 1 if self.settings.device == "cpu" else max(1, default_threads() // readers)
-
     @cached_property
     def kept_blocks(self) -> KeptBlocks:
         """What the originals' step read, for the grid's."""
@@ -351,7 +351,7 @@ class DeepTest:
 
     def read(self, frames: Sequence[int] | IntArray, readers: int = 1) -> FrameBatch:
         """Reads frames with what the subject looks back at; readers: how many do so at once."""
-        return self.drive.read(frames, self.reading_threads(readers), lead=self.subject.lead)
+        return self.drive.read(frames, reading_threads(self.settings.device, readers), lead=self.subject.lead)
 
     def read_again(self, frames: Sequence[int] | IntArray) -> FrameBatch:
         """Reads frames that could be read before."""
@@ -366,8 +366,7 @@ class DeepTest:
 
     def _shards(self, run: Run, search: str, known: KnownSoFar, blank: CoverageTracker, crew: Crew) -> Shards:
         if search == GRID:
-            # put together here while the lanes are at work, and so not on their device
-            return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, self.blank_tracker(known.profile, "cpu")))
+            return grid_shards(self, run, crew, known)
         if search == RANDOM:
             kept = Counter(frame for table in run.iter_records("greedy", ("frame_index",)) for frame in table["frame_index"].to_pylist())
             return mapped(crew, RANDOM, replace(known, accepted=dict(kept)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import torch
 
 from skidpad.core.images import Frames
+from skidpad.drives.frames import default_threads
 
 if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
@@ -22,6 +23,11 @@ _SHARE_KEPT = 16
 """Of a GPU's memory, these frames take one part in so many at most, and what the referee sees in them not much less."""
 
 T = TypeVar("T")
+
+
+def reading_threads(device: str, readers: int = 1) -> int:
+    """Returns how many threads each of so many readers has: a worker of the CPU one; those that feed a GPU share all there are."""
+    return 1 if device == "cpu" else max(1, default_threads() // readers)
 
 
 class LastRead(Generic[T]):
@@ -44,6 +50,11 @@ class LastRead(Generic[T]):
         reading, is_mine = self._claim(key)
         if is_mine:
             Thread(target=self._fill, args=(key, reading, read), name="skidpad-ahead").start()
+
+    def forget(self, key: int) -> None:
+        """Lets go of what nobody will ask for again."""
+        with self._lock:
+            self._read.pop(key, None)
 
     def _claim(self, key: int) -> tuple[Future[T], bool]:
         with self._lock:

@@ -50,7 +50,8 @@ from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import THRESHOLDS_DEG, DeepRoad, DeepRoadSettings, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import lanes
 from skidpad.referee import network, verdict
-from skidpad.referee.on_device import SeenOriginals, may_have_border
+from skidpad.referee.borders import may_have_border
+from skidpad.referee.on_device import SeenOriginals
 from skidpad.runs.folder import Run
 from skidpad.runs.records import case_id
 from skidpad.runs.workers.here import Here, default_lanes, pinned

@@ -22,8 +22,9 @@ import numpy as np
 import torch
 
 from skidpad.core.images import NumpyFrames, decode
+from skidpad.referee.borders import may_have_border
 from skidpad.referee.network import HEIGHT_PX, WIDTH_PX, drivable
-from skidpad.referee.on_device import SeenOriginals, may_have_border
+from skidpad.referee.on_device import SeenOriginals
 from skidpad.referee.verdict import Verdicts, Word, judge
 
 Change = Callable[[NumpyFrames, np.random.Generator], NumpyFrames]

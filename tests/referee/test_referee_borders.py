@@ -10,11 +10,11 @@ import pytest
 
 from skidpad.core.images import NumpyFrames
 from skidpad.drives import open_drive
-from skidpad.referee.borders import has_border_compiled
+from skidpad.referee.borders import has_border_quickly
 from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER, has_border
 
 Asked = Callable[[NumpyFrames, NumpyFrames], bool]
-EITHER = pytest.mark.parametrize("has_border", [has_border, has_border_compiled])
+EITHER = pytest.mark.parametrize("has_border", [has_border, has_border_quickly])
 
 
 def plain(before: NumpyFrames, after: NumpyFrames) -> bool:
@@ -127,4 +127,4 @@ def test_compiled_or_not_real_frames_get_the_same_word(shared_data: Path) -> Non
     pairs = [(frame, changed) for frame in frames for changed in changed_ones(frame, rng)]
     said = [has_border(*pair) for pair in pairs]
     assert 5 < sum(said) < len(said) - 5
-    assert [has_border_compiled(*pair) for pair in pairs] == said
+    assert [has_border_quickly(*pair) for pair in pairs] == said

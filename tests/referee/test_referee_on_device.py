@@ -18,7 +18,8 @@ from skidpad.kinds.pictures import work
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.referee import on_device
-from skidpad.referee.on_device import SeenOriginals, may_have_border
+from skidpad.referee.borders import may_have_border
+from skidpad.referee.on_device import SeenOriginals
 from skidpad.referee.verdict import Reason, Verdicts, has_border, judge
 from skidpad.runs.workers.here import Here
 from skidpad.stimuli.registry import Preset, preset_stimuli
@@ -149,8 +150,13 @@ def test_a_device_gets_batches_of_one_size_and_no_picture_is_lost(monkeypatch: p
     monkeypatch.setattr(on_device, "_BATCH", 2)
     monkeypatch.setattr(on_device, "_TOGETHER_PX", 3 * 320 * 160)
     monkeypatch.setattr(on_device, "classes_of", lambda network, some: (sizes.append(len(some)), classes_of(network, some))[1])
+    monkeypatch.setattr(on_device, "_BATCHES", 1)
     there = judge(frames, changed, device="cpu:0")  # the CPU by a name that is asked as a device is
     assert set(sizes) == {2}
+    monkeypatch.setattr(on_device, "_BATCHES", 2)
+    sizes.clear()
+    assert not differing(there, judge(frames, changed, device="cpu:0"))
+    assert set(sizes) == {2, 4}
     assert not differing(judge(frames, changed), there)
 
 

@@ -9,7 +9,8 @@ import torch
 
 from skidpad.core.images import NumpyFrames
 from skidpad.drives.opening import open_drive
-from skidpad.referee.network import EDGES_PX, QuickReferee, _resizing, grey_levels
+from skidpad.referee.edges import EDGES_PX, grey_levels
+from skidpad.referee.network import QuickReferee, _resizing
 from skidpad.referee.verdict import judge
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

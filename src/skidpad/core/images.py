@@ -370,7 +370,13 @@ def edges(coarse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _box_sum(maps: torch.Tensor, size: int) -> torch.Tensor:
-    """Returns the sums over squares within the last two axes, `size` - 1 shorter each; by slices, for torch's pooling is slow on CPUs."""
+    """Returns sums over squares within the last two axes, `size` - 1 shorter each; by slices on a CPU, where torch's pooling is slow."""
+    if maps.is_cuda:
+        import torch  # noqa: PLC0415 - takes a second
+
+        height, width = (int(side) for side in maps.shape[-2:])
+        sums = torch.nn.functional.avg_pool2d(maps.reshape(-1, 1, height, width), size, 1, divisor_override=1)
+        return sums.reshape(*maps.shape[:-2], height - size + 1, width - size + 1)
     for axis in (-2, -1):
         length = maps.shape[axis] - size + 1
         total = maps.narrow(axis, 0, length).clone()

@@ -1,18 +1,21 @@
-"""`has_border` compiled: the same word from one call that lets all other threads go on, for the threads that feed a GPU.
+"""Which pictures on a device may have a border, and a first look at those: compiled, so that all other threads go on meanwhile.
 
-Each look at an array of NumPy and OpenCV lets other threads go first, some fifty times a picture; with many threads these turns took
-longer than the looks. Compiling it, or loading what was compiled before, takes a second, which on the CPU the network's own time hides.
+Each step of `has_border` in NumPy and OpenCV lets other threads go first, some fifty times a picture; with those that feed a GPU these
+turns took longer than the looks. Compiling takes two seconds, and loading what was compiled before half a second: too long for a CPU.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import isqrt
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import cv2
 import numpy as np
+import torch
 from numba import njit
 
-from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER
+from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER, has_border
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,15 +30,61 @@ _Function = TypeVar("_Function", bound="Callable[..., Any]")
 _compiled = cast("Callable[[_Function], _Function]", njit(nogil=True, cache=True, error_model="numpy"))
 
 
-def has_border_compiled(before: NumpyFrames, after: NumpyFrames) -> bool:
-    """Returns what `has_border` does."""
+def has_border_quickly(before: NumpyFrames, after: NumpyFrames) -> bool:
+    """Returns what `has_border` does, which is asked only where a corner is of one light and changed."""
     if before.shape != after.shape:
         before = np.asarray(cv2.resize(before, (after.shape[1], after.shape[0]), interpolation=cv2.INTER_AREA), np.uint8)
-    return bool(_has_border(np.ascontiguousarray(before), np.ascontiguousarray(after)))
+    return bool(_has_even_corner(np.ascontiguousarray(before), np.ascontiguousarray(after))) and has_border(before, after)
+
+
+def may_have_border(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Tells which changed pictures, uint8 (N, height, width, 3), may have a border, (N,): all for which `has_border` is true, or more.
+
+    A border is a connected area of LEAST_BORDER of the picture at least, which reaches a corner, is within BORDER_SPREAD levels of its
+    colour and differs as much in light from what was there. So enough pixels of the picture do; and one lies in every distance from the
+    corner, counted in squares, up to the largest square with fewer pixels. A lighter one than DARK also reaches from the corner into the
+    lower half.
+    """
+    height, width = int(after.shape[1]), int(after.shape[2])
+    least = int(LEAST_BORDER * height * width)
+    distance = isqrt(max(least - 1, 0)) + 1
+    reach = min(distance, height), min(distance, width)
+    planes = planes_of(after)
+    corners = torch.stack([planes[:, :, row, column] for row in (0, -1) for column in (0, -1)], dim=2).short()
+    low, high = ((corners + by).clamp(0, 255).to(torch.uint8)[..., None, None] for by in (-BORDER_SPREAD, BORDER_SPREAD))
+    near = ((planes[:, :, None] >= low) & (planes[:, :, None] <= high)).all(dim=1)
+    changed = torch.ones((), dtype=torch.bool, device=after.device)
+    if before.shape == after.shape:
+        light_before, light = (each.sum(dim=1, dtype=torch.int16) for each in (planes_of(before), planes))
+        changed = ((light - light_before).abs() >= int(3 * BORDER_CHANGED))[:, None]
+    squares = torch.stack([_from_corner(near[:, place], place, reach) for place in range(4)], dim=1)
+    reaches = (squares.flatten(2).float() @ _rings(*reach, str(after.device)) > 0.5).all(dim=2)
+    is_even = reaches & ((near & changed).sum(dim=(2, 3)) >= least)
+    goes_down = near[:, :2, : height // 2 + 1].any(dim=3).all(dim=2)
+    is_dark = corners[:, :, :2].sum(dim=1) <= 3.0 * (DARK + BORDER_SPREAD)
+    return (is_even[:, :2] & (goes_down | is_dark)).any(dim=1) | is_even[:, 2:].any(dim=1)
+
+
+def _from_corner(areas: torch.Tensor, place: int, reach: tuple[int, int]) -> torch.Tensor:
+    """Returns the square at a corner of areas (N, height, width), turned so that it begins there; corners are numbered row by row."""
+    rows, columns = (slice(-size, None) if last else slice(size) for size, last in zip(reach, divmod(place, 2), strict=True))
+    return areas[:, rows, columns].flip([axis for axis, last in zip((1, 2), divmod(place, 2), strict=True) if last])
+
+
+@lru_cache(maxsize=8)
+def _rings(rows: int, columns: int, device: str) -> torch.Tensor:
+    """Returns which pixels of a window lie in each distance from its first, (rows x columns, distances)."""
+    distance = np.maximum(np.arange(rows)[:, None], np.arange(columns)).ravel()
+    return torch.from_numpy((distance[:, None] == np.arange(max(rows, columns))).astype(np.float32)).to(device)
+
+
+def planes_of(frames: torch.Tensor) -> torch.Tensor:
+    """Returns pictures channel by channel, (N, 3, height, width): sums over a last axis of three are slow on a GPU too."""
+    return frames.permute(0, 3, 1, 2).contiguous()
 
 
 @_compiled
-def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
+def _has_even_corner(before: NumpyFrames, after: NumpyFrames) -> bool:
     height, width = after.shape[:2]
     least = int(LEAST_BORDER * height * width)
     floods = np.zeros((height, width), np.int8)  # the number of the flood that reached a pixel last
@@ -67,8 +116,7 @@ def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
             may_be_even[corner] = spread == 0 or lights[_light(after, row, column)] >= least
             # single precision, as OpenCV's histograms have it
             is_even = np.float32(lights.max()) >= np.float32(BORDER_EVEN) * np.float32(count)
-            may_be_cut = least <= count < height * width and is_even and changed >= least
-            if may_be_cut and _is_cut_off(before, after, floods, number, spans[:length], least):
+            if least <= count < height * width and is_even and changed >= least:
                 return True
     return False
 
@@ -118,53 +166,3 @@ def _is_near(after: NumpyFrames, y: int, x: int, red: Whole, green: Whole, blue:
 @_compiled
 def _light(frame: NumpyFrames, y: int, x: int) -> Whole:
     return np.int64(frame[y, x, 0]) + np.int64(frame[y, x, 1]) + np.int64(frame[y, x, 2])
-
-
-@_compiled
-def _is_cut_off(before: NumpyFrames, after: NumpyFrames, floods: Any, number: int, spans: Any, least: int) -> bool:
-    """Does what the last part of `verdict._is_cut_off` does with the region of a flood."""
-    height, width = after.shape[:2]
-    total, count = 0, 0
-    for index in range(len(spans)):
-        y, left, right = spans[index]
-        count += right + 1 - left
-        for x in range(left, right + 1):
-            total += _light(after, y, x)
-    mean = total / (3.0 * count)
-    unexplained = _unexplained(before, after, floods, number, spans)
-    if np.count_nonzero(unexplained) < least or (mean > DARK and not unexplained[height // 2 :].any()):
-        return False
-    near = np.zeros((height, width), np.bool_)
-    for index in range(len(spans)):
-        y, left, right = spans[index]
-        near[max(y - 2, 0) : y + 3, max(left - 2, 0) : right + 3] = True
-    off = np.empty(height * width)
-    around = 0
-    for y in range(height):
-        for x in range(width):
-            if near[y, x] and floods[y, x] != number and unexplained[max(y - 3, 0) : y + 4, max(x - 3, 0) : x + 4].any():
-                off[around] = abs(_light(after, y, x) / 3.0 - mean)
-                around += 1
-    return bool(around > 0 and np.median(off[:around]) > 12.0)
-
-
-@_compiled
-def _unexplained(before: NumpyFrames, after: NumpyFrames, floods: Any, number: int, spans: Any) -> Any:
-    """Returns which pixels of a region changed otherwise than what was as light elsewhere, (height, width)."""
-    height, width = after.shape[:2]
-    others, lights = np.zeros(32, np.int64), np.zeros(32, np.int64)
-    for y in range(height):
-        for x in range(width):
-            if floods[y, x] != number:
-                level = _light(before, y, x) // 24
-                others[level] += 1
-                lights[level] += _light(after, y, x)
-    found = np.zeros((height, width), np.bool_)
-    for index in range(len(spans)):
-        y, left, right = spans[index]
-        for x in range(left, right + 1):
-            light, was = _light(after, y, x), _light(before, y, x)
-            level = was // 24
-            explained = others[level] <= 20 or abs(lights[level] / (3.0 * others[level]) - light / 3.0) < 16.0
-            found[y, x] = abs(was - light) > 3 * BORDER_CHANGED and not explained
-    return found

@@ -1,9 +1,9 @@
-"""What the referee looks at: the road, by a small network that tells five classes a pixel, and the edges.
+"""The road that the referee sees, by a small network that tells five classes a pixel.
 
 The network works on 192 x 128 pixels whatever the picture's size and shape, and begins with a stride, so that a picture costs a CPU
 about ten milliseconds. `road.safetensors` was taught by `skidpad referee --train` on comma10k (MIT); `road.training.json` says how, and
-how well it does. Roads that it saw are remembered. Edges are compared by place and direction: weather changes light, colour and contrast,
-but moves none. A search asks for both on the device, by `QuickReferee`; `on_device.py` asks all that `verdict.py` does there.
+how well it does. Roads that it saw are remembered. A search asks for road and edges on the device, by `QuickReferee`; `on_device.py` asks
+all that `verdict.py` does there.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from torch.nn import functional
 
 from skidpad.core.errors import SkidpadError
 from skidpad.core.images import BoolArray, FloatArray, Frames, NumpyFrames, as_numpy, averaged, edges, pixel_hash
+from skidpad.referee.edges import EDGES_PX, SCALES, edges_alike, grey_levels
 from skidpad.referee.verdict import LEAST_ROAD, SURE_LIKENESS, SURE_OVERLAP
 
 WIDTH_PX, HEIGHT_PX = 192, 128
@@ -235,95 +236,6 @@ def roads_drawn(original: NumpyFrames, changed: NumpyFrames, device: str = "cpu"
     return np.concatenate(sides, axis=1)
 
 
-_SCALES = (2, 4)
-"""Light is averaged over so many pixels before edges are looked for: texture, flakes and streaks then hardly count."""
-EDGES_PX = 192
-"""Side of the square in which edges are compared."""
-_VISIBLE = 0.3
-"""Squared strength at which an edge counts for half."""
-_BLOCKS = 6
-"""Edges are compared in so many rows and columns of blocks; the median is not fooled by a horizon that all roads share."""
-_LEAST_ENERGY, _LEAST_BLOCKS = 0.05, 6
-"""Squared strength of the edges of a block that has any, and how many such blocks it takes."""
-
-
-def edges_kept(before: NumpyFrames, after: NumpyFrames, own_cars: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Compares the edges of N pictures with those of their originals, uint8 (N, height, width, 3); four figures, (N,) each.
-
-    They are the likeness in the part (left, right or lower half) that is least so; how much more one half mirrors the other than it did,
-    where it is its very mirror; the likeness of most blocks; and how much more these are like the mirrored original. own_cars: where the
-    own car is, (N, H, W), which says nothing.
-    """
-    there, here = (torch.from_numpy(grey_levels(frames)) for frames in (before, after))
-    likeness, mirrored, places, flipped = (each.numpy() for each in edges_compared(there, here, torch.from_numpy(own_cars)))
-    return likeness, mirrored, places, flipped
-
-
-def edges_compared(
-    before: torch.Tensor, after: torch.Tensor, own_cars: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns what `edges_kept` does of grey levels, (N, EDGES_PX, EDGES_PX) float32, and leaves it on their device; (N,) float64 each."""
-    with torch.inference_mode():
-        there = (before, after)
-        fields = [[edges(averaged(grey, scale)) for grey in there] for scale in _SCALES]
-        found = torch.stack([_edges_alike(one[0], other[0]) for one, other in fields]).mean(dim=0)
-        (_, straight), (_, now) = fields[-1]
-        flipped = edges(averaged(before.flip(-1), _SCALES[-1]))[1]
-        places = _median_alike(straight, now, own_cars)
-        gap = _median_alike(flipped, now, own_cars | own_cars.flip(-1)) - places
-        was, is_now = (_symmetry(grey).double() for grey in there)
-        # where hardly a block has edges, nothing is told
-        alike, more = (torch.where(torch.isnan(gap), value, each).double() for value, each in ((1.0, places), (0.0, gap)))
-        return found.amin(dim=0).double(), torch.where(is_now >= 0.95, is_now - was, 0.0), alike, more
-
-
-def _median_alike(one: torch.Tensor, other: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-    """Returns the median correlation over the blocks that have edges in both, (N,), of edges (2, N, h, w).
-
-    hidden: what is left out, (N, H, W): the own bonnet is in every picture, whatever the scene. NaN where too few blocks have edges.
-    """
-    shown = functional.interpolate((~hidden).float()[:, None], size=one.shape[2:], mode="area")[:, 0]
-    products = [(first * second).sum(dim=0) * shown for first, second in ((one, other), (one, one), (other, other))]
-    both, before, after = (functional.adaptive_avg_pool2d(each[:, None], _BLOCKS).flatten(1) for each in products)
-    cells = one.shape[2] * one.shape[3] / _BLOCKS**2
-    has_edges = (before * cells > _LEAST_ENERGY) & (after * cells > _LEAST_ENERGY)
-    alike = torch.where(has_edges, both / (before * after).sqrt().clamp(min=1e-9), torch.nan)
-    return torch.where(has_edges.sum(dim=1) >= _LEAST_BLOCKS, alike.nanmedian(dim=1).values, torch.nan)
-
-
-def _edges_alike(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-    """Returns the correlation of edges (2, N, h, w) in the left, the right and the lower half, (3, N).
-
-    Asked is whether the edges of the changed picture are those of the original: what fog or the dark has swallowed is none of them.
-    """
-    visible = after.square().sum(dim=0)
-    visible = visible / (visible + _VISIBLE)
-    height, width = before.shape[2:]
-    parts = ((slice(None), slice(None, width // 2)), (slice(None), slice(width // 2, None)), (slice(height // 2, None), slice(None)))
-    found = []
-    for rows, columns in parts:
-        one, other, weight = before[:, :, rows, columns], after[:, :, rows, columns], visible[:, rows, columns]
-        size = ((weight * one.square()).sum(dim=(0, 2, 3)) * other.square().sum(dim=(0, 2, 3))).sqrt()
-        found.append((one * other).sum(dim=(0, 2, 3)) / size.clamp(min=1e-6))
-    return torch.stack(found)
-
-
-def grey_levels(frames: NumpyFrames) -> NDArray[np.float32]:
-    """Returns grey levels at the size at which edges are compared, (N, EDGES_PX, EDGES_PX)."""
-    small = [cv2.resize(frame, (EDGES_PX, EDGES_PX), interpolation=cv2.INTER_AREA) for frame in frames]
-    return np.stack([cv2.transform(frame, np.full((1, 3), 1 / 3)) for frame in small]).astype(np.float32)
-
-
-def _symmetry(grey: torch.Tensor) -> torch.Tensor:
-    """Returns the correlation of the left halves with the mirrored right ones, rows' own light left out, (N,)."""
-    own = averaged(grey, 2)
-    own = own - own.mean(dim=2, keepdim=True)
-    half = own.shape[2] // 2
-    left, right = own[:, :, :half], own[:, :, half:].flip(-1)
-    size = (left.square().sum(dim=(1, 2)) * right.square().sum(dim=(1, 2))).sqrt()
-    return (left * right).sum(dim=(1, 2)) / size.clamp(min=1.0)
-
-
 _TOGETHER = 64
 
 
@@ -352,7 +264,7 @@ class QuickReferee:
             both, either = (before & after).sum(dim=(1, 2)), (before | after).sum(dim=(1, 2))
             overlap = both / either.clamp(min=1)
             greys = self._greys[places].float(), self._grey(changed)
-            likeness = torch.stack([_edges_alike(*(edges(averaged(grey, scale))[0] for grey in greys)) for scale in _SCALES])
+            likeness = torch.stack([edges_alike(*(edges(averaged(grey, scale))[0] for grey in greys)) for scale in SCALES])
             return self._has_road[places] & (overlap >= SURE_OVERLAP) & (likeness.mean(dim=0).amin(dim=0) >= SURE_LIKENESS)
 
     def _road(self, frames: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from math import isqrt
 from threading import Lock
 from typing import Self
 
@@ -22,15 +21,12 @@ import torch
 from torch.nn import functional
 
 from skidpad.core.images import FloatArray, Frames, IntArray, NumpyFrames, as_numpy, split_views
-from skidpad.referee.borders import has_border_compiled
-from skidpad.referee.network import BRIGHTER, EDGES_PX, HEIGHT_PX, STEADY_OVERLAP, WIDTH_PX, Class, classes_of, edges_compared, road_net
+from skidpad.referee.borders import has_border_quickly, may_have_border, planes_of
+from skidpad.referee.edges import EDGES_PX, Edges, edges_compared
+from skidpad.referee.network import BRIGHTER, HEIGHT_PX, STEADY_OVERLAP, WIDTH_PX, Class, classes_of, road_net
 from skidpad.referee.verdict import (
     BAND_ROWS,
     BLANK_SIZE_PX,
-    BORDER_CHANGED,
-    BORDER_SPREAD,
-    DARK,
-    LEAST_BORDER,
     LEAST_ROAD,
     WHITE,
     Look,
@@ -45,50 +41,82 @@ from skidpad.referee.verdict import (
 Pairs = Callable[[Sequence[int]], Sequence[tuple[NumpyFrames, NumpyFrames]]]
 """Returns originals with what they were changed to, by the numbers of the pictures that the referee is asked about."""
 
-_BATCH = 64
-"""Pictures that the network looks at together on a device; fewer are filled up. cuDNN chooses its kernels anew for each size."""
+_BATCH, _BATCHES = 64, 4
+"""The network looks at a multiple of so many pictures together on a device, at most so many times as many; what is missing is filled up.
+cuDNN chooses its kernels anew for each size."""
 _TOGETHER_PX = 256 * 320 * 240
 """Of pictures that are looked at together: some 40 bytes each while that lasts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What is kept of N pictures, 160 KB each.
+    """What is seen of N pictures.
 
-    drivable, own_cars: (N, HEIGHT_PX, WIDTH_PX) bool. greys: (N, EDGES_PX, EDGES_PX) bytes. smooth: (N, 3, HEIGHT_PX, WIDTH_PX) bytes.
+    drivable, own_cars: (N, HEIGHT_PX, WIDTH_PX) bool. smooth: whole levels, (N, 3, HEIGHT_PX, WIDTH_PX) float32.
     clipped: share of the lower half, (N,). variation: of the light, in grey levels, (N,).
     """
 
     drivable: torch.Tensor
     own_cars: torch.Tensor
-    greys: torch.Tensor
+    edges: Edges
     smooth: torch.Tensor
     clipped: torch.Tensor
     variation: torch.Tensor
 
     @classmethod
-    def of(cls, frames: torch.Tensor, device: str) -> Self:
-        """Looks at pictures, uint8 (N, height, width, 3)."""
+    def of(cls, frames: torch.Tensor, device: str, *, mirrored: bool = False) -> Self:
+        """Looks at pictures, uint8 (N, height, width, 3); mirrored: for the edges of mirrored ones, too."""
         classes = _classes(frames, device)
-        planes = _planes(frames).float()
-        greys = _resized(planes, EDGES_PX, EDGES_PX).mean(dim=1).round().to(torch.uint8)
+        planes = planes_of(frames).float()
+        edges = Edges.of(_resized(planes, EDGES_PX, EDGES_PX).mean(dim=1).round(), mirrored=mirrored)
         rows, columns = _blurring(str(frames.device))
-        smooth = (rows @ _resized(planes, HEIGHT_PX, WIDTH_PX) @ columns).round().to(torch.uint8)
+        smooth = (rows @ _resized(planes, HEIGHT_PX, WIDTH_PX) @ columns).round()
         light = _resized(planes, BLANK_SIZE_PX[1], BLANK_SIZE_PX[0]).mean(dim=1).flatten(1)
         lower = planes[:, :, frames.shape[1] // 2 :]
         clipped = _share(((lower <= 1.0) | (lower >= 254.0)).all(dim=1))
-        return cls(classes <= Class.MARKING, classes == Class.OWN_CAR, greys, smooth, clipped, light.std(dim=1, correction=0))
+        return cls(classes <= Class.MARKING, classes == Class.OWN_CAR, edges, smooth, clipped, light.std(dim=1, correction=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What `_road_kept` asks of N originals. around: their roads with a rim, (N, HEIGHT_PX, WIDTH_PX).
+
+    light: of that, less its mean in each band of rows, (N, bands, pixels); size: its length, (N, bands), and counts: whether the band has
+    enough of it. green_on, green_off: how green the road is, and what is not around it; white: the share of the road, (N,) each.
+    """
+
+    around: torch.Tensor
+    light: torch.Tensor
+    size: torch.Tensor
+    counts: torch.Tensor
+    green_on: torch.Tensor
+    green_off: torch.Tensor
+    white: torch.Tensor
+
+    @classmethod
+    def of(cls, smooth: torch.Tensor, roads: torch.Tensor) -> Self:
+        """Looks at smooth pictures (N, 3, HEIGHT_PX, WIDTH_PX) whose roads are known, (N, HEIGHT_PX, WIDTH_PX)."""
+        around = functional.max_pool2d(roads.float()[:, None], 7, 1, 3)[:, 0] > 0
+        light = _in_bands(smooth, around)
+        counts = around.reshape(light.shape).sum(dim=2) >= 40
+        return cls(around, light, light.square().sum(dim=2).sqrt(), counts, *_colours(smooth, roads, around))
 
 
 @dataclass(frozen=True, slots=True)
 class _Originals:
-    """What is known of N originals, uint8 (N, height, width, 3).
+    """What is known of N originals, uint8 (N, height, width, 3), some 300 KB each.
 
-    is_steady: see STEADY_OVERLAP, (N,). shown: where a moved camera shows anything of them, (HEIGHT_PX, WIDTH_PX).
+    roads: the drivable area, as far as a moved camera shows it, (N, HEIGHT_PX, WIDTH_PX), and has_road: whether that is enough, (N,).
+    is_steady: see STEADY_OVERLAP, (N,). shown: where a moved camera shows anything of them, (HEIGHT_PX, WIDTH_PX). The rest as in `_Seen`.
     """
 
     frames: torch.Tensor
-    seen: _Seen
+    roads: torch.Tensor
+    has_road: torch.Tensor
+    own_cars: torch.Tensor
+    edges: Edges
+    clipped: torch.Tensor
+    ground: _Ground
     is_steady: torch.Tensor
     shown: torch.Tensor
 
@@ -106,7 +134,9 @@ class _Originals:
                 torch.from_numpy(each).to(device) for each in moved(as_numpy(frames), roads, own, pixel_map)
             )
             seen = replace(_in_parts(frames, device), drivable=drivable, own_cars=own_cars)
-        return cls(frames, seen, is_steady, shown)
+        areas = seen.drivable & shown
+        ground = _Ground.of(seen.smooth, areas)
+        return cls(frames, areas, _share(areas) >= LEAST_ROAD, seen.own_cars, seen.edges, seen.clipped, ground, is_steady, shown)
 
 
 class SeenOriginals:
@@ -157,17 +187,17 @@ class SeenOriginals:
 def _compared(known: _Originals, places: torch.Tensor, frames: torch.Tensor, device: str) -> torch.Tensor:
     """Returns what `_verdicts` reads of pictures and their originals at these places, (14, N) float64."""
     after = _Seen.of(frames, device)
-    roads = known.seen.drivable[places] & known.shown
+    roads = known.roads[places]
     numbers = (
-        _share(roads) >= LEAST_ROAD,
+        known.has_road[places],
         may_have_border(known.frames[places], frames),
-        known.seen.clipped[places],
+        known.clipped[places],
         after.clipped,
         after.variation,
         known.is_steady[places],
         _overlap(roads, after.drivable & known.shown),
-        *edges_compared(known.seen.greys[places].float(), after.greys.float(), known.seen.own_cars[places]),
-        *_road_kept(known.seen.smooth[places].float(), after.smooth.float(), roads),
+        *edges_compared(known.edges.at(places), after.edges, known.own_cars[places]),
+        *_road_kept(known.ground, places, after.smooth, roads),
     )
     return torch.stack([each.double() for each in numbers])
 
@@ -177,7 +207,7 @@ def _verdicts(numbers: FloatArray, pairs: Pairs) -> Verdicts:
     has_road, may_be_cut, was_clipped, clipped, variation, is_steady, *look = numbers
     named = np.flatnonzero((has_road > 0) & (may_be_cut > 0)).tolist()
     is_cut = dict.fromkeys(range(len(has_road)), False)
-    is_cut |= {place: has_border_compiled(*pair) for place, pair in zip(named, pairs(named), strict=True)}
+    is_cut |= {place: has_border_quickly(*pair) for place, pair in zip(named, pairs(named), strict=True)}
     reasons = [
         reason_of(
             Look(is_steady[place] > 0, *values),
@@ -224,13 +254,8 @@ def _classes(frames: torch.Tensor, device: str) -> torch.Tensor:
     if device == "cpu":
         return classes_of(road_net(device), frames)
     filled = torch.cat((frames, frames[-1:].expand(-len(frames) % _BATCH, -1, -1, -1)))
-    parts = _one_thread().submit(lambda: [classes_of(road_net(device), part) for part in _split(filled, _BATCH)]).result()
+    parts = _one_thread().submit(lambda: [classes_of(road_net(device), part) for part in _split(filled, _BATCHES * _BATCH)]).result()
     return torch.cat(parts)[: len(frames)]
-
-
-def _planes(frames: torch.Tensor) -> torch.Tensor:
-    """Returns pictures channel by channel, (N, 3, height, width): sums over a last axis of three are slow on a GPU too."""
-    return frames.permute(0, 3, 1, 2).contiguous()
 
 
 def _index(places: IntArray, device: str) -> torch.Tensor:
@@ -249,8 +274,11 @@ def _split(values: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
 
 
 def _in_parts(frames: torch.Tensor, device: str) -> _Seen:
-    parts = [_Seen.of(part, device) for part in _parts(frames, frames)]
-    return _Seen(*(torch.cat([getattr(part, name) for part in parts]) for name in _Seen.__slots__))
+    """Looks at originals, so many at a time as are looked at together."""
+    parts = [_Seen.of(part, device, mirrored=True) for part in _parts(frames, frames)]
+    edges = Edges.joined([part.edges for part in parts])
+    rest = {name: torch.cat([getattr(part, name) for part in parts]) for name in _Seen.__slots__ if name != "edges"}
+    return _Seen(edges=edges, **rest)
 
 
 @lru_cache(maxsize=64)
@@ -291,64 +319,35 @@ def _overlap(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where(either > 0, both.double() / either.clamp(min=1), torch.nan)
 
 
-def _road_kept(before: torch.Tensor, after: torch.Tensor, roads: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns same_road, tint and burnt of `Look`, (N,) each, of smooth pictures (N, 3, HEIGHT_PX, WIDTH_PX)."""
-    around = functional.max_pool2d(roads.float()[:, None], 7, 1, 3)[:, 0]
-    bands = (len(roads), HEIGHT_PX // BAND_ROWS, BAND_ROWS * WIDTH_PX)
-    inside = around.reshape(bands)
-    count = inside.sum(dim=2).clamp(min=1.0)
-    lights = (picture.mean(dim=1).reshape(bands) for picture in (before, after))
-    one, other = (inside * (light - ((light * inside).sum(dim=2) / count)[..., None]) for light in lights)
-    sizes = [light.square().sum(dim=2).sqrt() for light in (one, other)]
-    weight = torch.where(count >= 40.0, sizes[1], 0.0)
-    alike = (one * other).sum(dim=2) / (sizes[0] * sizes[1]).clamp(min=1e-3)
+def _road_kept(
+    before: _Ground, places: torch.Tensor, after: torch.Tensor, roads: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns same_road, tint and burnt of `Look`, (N,) each, of smooth pictures (N, 3, HEIGHT_PX, WIDTH_PX) at these places."""
+    around = before.around[places]
+    light = _in_bands(after, around)
+    size = light.square().sum(dim=2).sqrt()
+    weight = torch.where(before.counts[places], size, 0.0)
+    alike = (before.light[places] * light).sum(dim=2) / (before.size[places] * size).clamp(min=1e-3)
     same = (weight * alike).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-3)
-    green_before, green = (picture[:, 1] - 0.5 * (picture[:, 0] + picture[:, 2]) for picture in (before, after))
-    change, road = green - green_before, roads.float()
-    greener = _mean_in(change, road) - _mean_in(change, 1.0 - around)
-    was_white, is_white = (_mean_in((picture.amin(dim=1) >= WHITE).float(), road) for picture in (before, after))
-    return same, greener / (_mean_in(after.mean(dim=1), road) + 8.0), is_white - was_white
+    green_on, green_off, white = _colours(after, roads, around)
+    greener = (green_on - before.green_on[places]) - (green_off - before.green_off[places])
+    return same, greener / (_mean_in(after.mean(dim=1), roads) + 8.0), white - before.white[places]
+
+
+def _in_bands(smooth: torch.Tensor, around: torch.Tensor) -> torch.Tensor:
+    """Returns the light around the roads less its mean in each band of rows, (N, bands, pixels)."""
+    bands = (len(around), HEIGHT_PX // BAND_ROWS, BAND_ROWS * WIDTH_PX)
+    inside, light = around.reshape(bands).float(), smooth.mean(dim=1).reshape(bands)
+    count = inside.sum(dim=2).clamp(min=1.0)
+    return inside * (light - ((light * inside).sum(dim=2) / count)[..., None])
+
+
+def _colours(smooth: torch.Tensor, roads: torch.Tensor, around: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns green_on, green_off and white of `_Ground`."""
+    green = smooth[:, 1] - 0.5 * (smooth[:, 0] + smooth[:, 2])
+    return _mean_in(green, roads), _mean_in(green, ~around), _mean_in((smooth.amin(dim=1) >= WHITE).float(), roads)
 
 
 def _mean_in(values: torch.Tensor, areas: torch.Tensor) -> torch.Tensor:
-    """Returns the mean of values within areas, (N, height, width) floats each; 0 where an area is empty."""
+    """Returns the mean of values within areas, (N, height, width) each; 0 where an area is empty."""
     return (values * areas).sum(dim=(1, 2)).double() / areas.sum(dim=(1, 2)).double().clamp(min=1.0)
-
-
-def may_have_border(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-    """Tells which changed pictures, uint8 (N, height, width, 3), may have a border, (N,): all for which `has_border` is true, or more.
-
-    A border is a connected area of LEAST_BORDER of the picture at least, which reaches a corner, is within BORDER_SPREAD levels of its
-    colour and differs as much in light from what was there. So enough pixels of the picture do; and one lies in every distance from the
-    corner, counted in squares, up to the largest square with fewer pixels. A lighter one than DARK also reaches from the corner into the
-    lower half.
-    """
-    height, width = int(after.shape[1]), int(after.shape[2])
-    least = int(LEAST_BORDER * height * width)
-    reach = isqrt(max(least - 1, 0)) + 1
-    rings = _rings(min(reach, height), min(reach, width), str(after.device))
-    planes = _planes(after)
-    changed = torch.ones((), dtype=torch.bool, device=after.device)
-    if before.shape == after.shape:
-        light_before, light = (each.sum(dim=1, dtype=torch.int16) for each in (_planes(before), planes))
-        changed = (light - light_before).abs() >= int(3 * BORDER_CHANGED)
-    found = torch.zeros(len(after), dtype=torch.bool, device=after.device)
-    for row, column in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
-        corner = planes[:, :, row, column].short()
-        low, high = ((corner + by).clamp(0, 255).to(torch.uint8)[:, :, None, None] for by in (-BORDER_SPREAD, BORDER_SPREAD))
-        near = ((planes >= low) & (planes <= high)).all(dim=1)
-        turned = near.flip([axis for axis, place in ((1, row), (2, column)) if place < 0])
-        reaches = (turned[:, :reach, :reach].flatten(1).float() @ rings > 0.5).all(dim=1)
-        is_even = reaches & ((near & changed).sum(dim=(1, 2)) >= least)
-        if row == 0:
-            goes_down = near[:, : height // 2 + 1].any(dim=2).all(dim=1)
-            is_even &= goes_down | (corner.sum(dim=1) <= 3.0 * (DARK + BORDER_SPREAD))
-        found |= is_even
-    return found
-
-
-@lru_cache(maxsize=8)
-def _rings(rows: int, columns: int, device: str) -> torch.Tensor:
-    """Returns which pixels of a window lie in each distance from its first, (rows x columns, distances)."""
-    distance = np.maximum(np.arange(rows)[:, None], np.arange(columns)).ravel()
-    return torch.from_numpy((distance[:, None] == np.arange(max(rows, columns))).astype(np.float32)).to(device)

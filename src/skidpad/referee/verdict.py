@@ -142,7 +142,8 @@ def judge(reference: Frames, changed: Frames, pixel_map: FloatArray | None = Non
     if views > 1:
         return of_all(judge(split_views(reference, views), split_views(changed, views), pixel_map), views)
     # torch is for those who ask the referee, not for those who read its words
-    from skidpad.referee.network import drivable, edges_kept, overlap_of, remembered_roads  # noqa: PLC0415
+    from skidpad.referee.edges import edges_kept  # noqa: PLC0415
+    from skidpad.referee.network import drivable, overlap_of, remembered_roads  # noqa: PLC0415
 
     before, after = as_numpy(reference), as_numpy(changed)
     roads, own_cars, steady = remembered_roads(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
@@ -289,8 +290,8 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
     pictures: list[str | None] = [None] * len(excess)
     places = np.flatnonzero(broken)
     shown = fetched(mutants, places)
-    for place, picture in zip(places.tolist(), shown, strict=True):
-        pictures[place] = pixel_hash(picture)
+    # other threads hash what a GPU has made, while the referee is at work there
+    hashes = map(pixel_hash, shown) if isinstance(mutants, np.ndarray) else _hashing().map(pixel_hash, shown)
     said: list[str | None] = [None] * len(excess)
     reasons = said.copy()
     if words is not None and len(places):
@@ -300,7 +301,14 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
         apart = places[[not may_stand(reason) for reason in verdicts.reasons]]
         excess, broken = excess.copy(), broken.copy()
         excess[apart], broken[apart] = np.nan, False
+    for place, digest in zip(places.tolist(), hashes, strict=True):
+        pictures[place] = digest
     return Judged(answers, excess, broken, tuple(pictures), tuple(said), tuple(reasons))
+
+
+@cache
+def _hashing() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(4, "skidpad-hash")
 
 
 class CaseTable:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_KEPT_BYTES = 2 << 30
 """Of frames between two steps, some 9,300 of 320 x 240; what does not fit is read again."""
 _SHARE_KEPT = 16
-"""Of a GPU's memory, these frames take one part in so many at most, and what the referee sees in them not much less."""
+"""Of a GPU's memory, these frames take one part in so many at most, and what the referee sees in small ones somewhat more."""
 
 T = TypeVar("T")
 

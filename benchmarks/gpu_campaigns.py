@@ -280,7 +280,9 @@ def grid_row(name: str, make: Callable[[str, str], DeepTest], given: argparse.Na
     again_rad = max(abs(answer - times[-1][1][case]) for case, answer in times[0][1].items())
     first, last = (found_by(Run.open(folder / f"whole-{number}")) for number in (0, len(times) - 1))
     peak_mb = torch.cuda.max_memory_allocated(given.device) / 1e6 if cuda else 0.0
-    batch = torch.from_numpy(campaign.drive.read(range(min(64 if drives.is_slow else 256, len(campaign.drive)))).clip).to(given.device)
+    # as many as a weather translates at a time: what fills up a batch would be counted as pictures' work
+    size = max(looks.group_frames for looks in campaign.weathers.values()) if isinstance(campaign, DeepRoad) else 256
+    batch = torch.from_numpy(campaign.drive.read(range(min(size, len(campaign.drive)))).clip).to(given.device)
     recipes = (Recipe(), *grid_recipes(campaign.stimuli))
 
     def looked() -> None:

@@ -1,9 +1,11 @@
 """What campaigns over a drive do on a GPU, tried on the CPU: `cpu:0` is a device that is not called `cpu`."""
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -24,8 +26,9 @@ from skidpad.kinds.pictures.judging import fetched, uploaded
 from skidpad.kinds.pictures.reading import KeptBlocks, LastRead, Shown
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import InWeathers, StyleChoice, drawn_styles
-from skidpad.kinds.pictures.work import DeepTestWork, cut, default_shard_frames, grid_cut, is_whole, lanes
+from skidpad.kinds.pictures.work import DeepTestWork, cut, default_shard_frames, grid_cut, lanes
 from skidpad.runs.folder import Run
+from skidpad.runs.records import ShardResult
 from skidpad.runs.workers.here import Here, open_lanes
 from skidpad.stimuli.pictures import stimuli
 from skidpad.stimuli.weather.blocks import start
@@ -54,9 +57,8 @@ def made(device: str, **changes: object) -> DeepTest:
         torch.manual_seed(0)
         subject = NetworkSubject.of_module(architecture.build(), architecture.describe("net", "net.safetensors"), device=device)
     given = {"transforms": ("brightness", "shear"), "searches": ("grid", "greedy", "random"), "shard_frames": 7, **changes}
-    relation = given.pop("relation", "steers-alike")
     settings = DeepTestSettings(
-        subject="net", drive="noise", relation=relation, tolerance=1e-3, seeds=1, max_failed_tries=4, device=device, **given
+        subject="net", drive="noise", relation="steers-alike", tolerance=1e-3, seeds=1, max_failed_tries=4, device=device, **given
     )
     return DeepTest(settings, subject, drive_from_arrays(noise(12)), stimuli(settings.transforms))
 
@@ -150,6 +152,23 @@ class TestBatches:
         assert 1 <= lanes(GPU) <= 8
 
 
+class TestTurns:
+    def test_threads_take_turns_more_often_while_they_feed_a_gpu(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        usual, found = sys.getswitchinterval(), {}
+        plain = DeepTestWork.originals_shard
+
+        def noted(work: DeepTestWork, *given: Any) -> ShardResult:
+            found[work.campaign.settings.device] = sys.getswitchinterval()
+            return plain(work, *given)
+
+        monkeypatch.setattr(DeepTestWork, "originals_shard", noted)
+        for device in ("cpu", GPU):
+            run_of(made(device, searches=("grid",)), tmp_path / device.replace(":", "-"))
+            assert sys.getswitchinterval() == usual
+        assert found["cpu"] == usual
+        assert found[GPU] < usual / 5
+
+
 class TestLastRead:
     def test_what_is_read_ahead_is_read_once(self) -> None:
         kept, times, go = LastRead(2), [], threading.Event()
@@ -189,91 +208,37 @@ class TestLastRead:
         assert kept.get(2, lambda: ("there", "again")) == ("there", "again")
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """Frames that campaigns have read, block by block."""
-    found: list[list[int]] = []
-    plain = Drive.read
+class TestKeptBlocks:
+    def test_frames_are_read_once_for_both_steps(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        read: list[list[int]] = []
+        plain = Drive.read
 
-    def counted(drive: Drive, indices: object, *given: object, **named: object) -> object:
-        found.append(list(indices))  # type: ignore[call-overload]
-        return plain(drive, indices, *given, **named)  # type: ignore[arg-type]
+        def counted(drive: Drive, indices: object, *given: object, **named: object) -> object:
+            read.append(list(indices))  # type: ignore[call-overload]
+            return plain(drive, indices, *given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Drive, "read", counted)
-    return found
-
-
-class TestOnce:
-    """Frames are read once, whether a block is shown as it is and under the grid at once, or in two steps."""
-
-    @pytest.fixture(params=["at once", "in two steps"])
-    def apart(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-        monkeypatch.setattr(batches, "_GPU_PART_PICTURES", 14 if request.param == "in two steps" else 2048)
-        assert is_whole(made(GPU)) == (request.param == "at once")
-        return bool(request.param == "in two steps")
-
-    @pytest.mark.usefixtures("apart")
-    def test_each_frame_is_read_once(self, read: list[list[int]], tmp_path: Path) -> None:
-        for lanes_ in (0, 1):
-            read.clear()
-            run_of(made(GPU, searches=("grid",)), tmp_path / str(lanes_), lanes_)
-            assert sorted(read) == [list(range(7)), list(range(7, 12))]
-
-    def test_a_cpu_decodes_again_what_it_does_not_keep(self, read: list[list[int]], tmp_path: Path) -> None:
-        run_of(made("cpu", searches=("grid",)), tmp_path / "cpu", 1)
+        monkeypatch.setattr(Drive, "read", counted)
+        run_of(made(GPU, searches=("grid",)), tmp_path / "kept")
+        assert sorted(read) == [list(range(7)), list(range(7, 12))]
+        on_cpu = made("cpu", searches=("grid",))
+        read.clear()
+        run_of(on_cpu, tmp_path / "cpu", 1)
         assert len(read) == 4
 
-    def test_both_ways_write_the_same_bytes(self, runs: tuple[Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(batches, "_GPU_PART_PICTURES", 14)
-        monkeypatch.setattr(batches, "_GPU_FRAMES", 4)
-        assert segments(run_of(made(GPU), tmp_path / "steps")) == segments(runs[0])
+    def test_a_run_that_goes_on_reads_what_was_kept_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = run_of(made(GPU, searches=("grid",)), tmp_path / "whole")
+        campaign = made(GPU, searches=("grid",))
+        run = campaign.start(tmp_path / "killed")
 
-    def test_relations_that_ask_for_the_whole_drive_wait_for_it(self) -> None:
-        assert not is_whole(made(GPU, relation="label-mse"))
-        assert not is_whole(made("cpu"))
-        assert not is_whole(made(GPU, searches=("greedy", "grid")))
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
 
-    @pytest.mark.parametrize("kept", [0, 1])
-    def test_a_run_that_was_killed_ends_with_the_same_bytes(self, kept: int, apart: bool, tmp_path: Path) -> None:
-        whole = run_of(made(GPU), tmp_path / "whole")
-        run = made(GPU).start(tmp_path / "killed")
-        step = "grid_part" if apart else "whole_block"
-        plain, calls = getattr(DeepTestWork, step), []
-
-        def killed(work: DeepTestWork, *given: object) -> object:
-            calls.append(given)
-            if len(calls) > kept:
-                raise KeyboardInterrupt
-            return plain(work, *given)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(DeepTestWork, step, killed)
-            with pytest.raises(InterruptedRunError, match="skidpad resume"):
-                made(GPU).execute(run, workers=Here(1))
-        assert not run.is_finished
-        made(GPU).execute(run, workers=Here(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(DeepTestWork, "grid_part", killed)
+            with pytest.raises(InterruptedRunError):
+                campaign.execute(run, workers=Here(1))
+        made(GPU, searches=("grid",)).execute(run, workers=Here(1))
         assert segments(run) == segments(whole)
-
-    def test_a_run_that_lost_a_shard_computes_it_again(
-        self, runs: tuple[Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(batches, "_GPU_FRAMES", 4)
-        run = run_of(made(GPU), tmp_path / "run")
-        for lost in sorted((run.path / "segments").glob("originals*"))[:1]:
-            lost.unlink()
-        again = Run.open(run.path)
-        made(GPU).execute(again, workers=Here(1))
-        assert segments(again) == segments(runs[0])
-
-    @pytest.mark.usefixtures("apart")
-    def test_broken_frames_are_counted_once(self, tmp_path: Path) -> None:
-        for number, frame in enumerate(noise(12)):
-            write_image(tmp_path / "drive" / f"{number:03d}.png", frame)
-        (tmp_path / "drive" / "003.png").write_bytes(b"no picture")
-        broken = replace(made(GPU, searches=("grid",)), drive=open_drive(str(tmp_path / "drive")))
-        run = run_of(broken, tmp_path / "run")
-        assert [problem.frame_id for problem in run.problems()] == ["003"]
-        assert set(run.records("grid", ("frame_index",))["frame_index"].to_pylist()) == set(range(12)) - {3}
 
     def test_what_does_not_fit_is_not_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
         drive = drive_from_arrays(noise(4))
@@ -288,6 +253,17 @@ class TestOnce:
         assert kept.take(0) is None
         assert kept.keep(2, shown[2])
         assert not KeptBlocks("cpu").keep(0, shown[0])
+
+    def test_broken_frames_are_counted_once(self, tmp_path: Path) -> None:
+        campaign = made(GPU, searches=("grid",))
+        frames = noise(12)
+        for number, frame in enumerate(frames):
+            write_image(tmp_path / "drive" / f"{number:03d}.png", frame)
+        (tmp_path / "drive" / "003.png").write_bytes(b"no picture")
+        broken = replace(campaign, drive=open_drive(str(tmp_path / "drive")))
+        run = run_of(broken, tmp_path / "run")
+        assert [problem.frame_id for problem in run.problems()] == ["003"]
+        assert set(run.records("grid", ("frame_index",))["frame_index"].to_pylist()) == set(range(12)) - {3}
 
 
 class TestTransfers:

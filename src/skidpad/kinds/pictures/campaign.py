@@ -6,8 +6,8 @@ Reference: DeepTest, sections 3 and 5.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
@@ -50,21 +50,21 @@ from skidpad.kinds.pictures.work import (
     KnownSoFar,
     Tries,
     default_shard_frames,
-    grid_shards,
-    is_whole,
+    grid_cut,
+    grid_whole,
     lanes,
     name_of,
     together,
     tries_cut,
 )
-from skidpad.kinds.shards import crew_for, mapped, one_by_one, run_shards
+from skidpad.kinds.shards import crew_for, mapped, mapped_parts, one_by_one, run_shards
 from skidpad.oracles.relations import RELATIONS, Answers
 from skidpad.referee.verdict import Verdicts, judge
 from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS, SCHEMA
 from skidpad.runs.replay import DEFAULT_TOLERANCE
-from skidpad.runs.workers.here import Here
+from skidpad.runs.workers.here import Here, quick_turns
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.pairs import Pairs
 from skidpad.search.protocol import check_search
@@ -166,17 +166,12 @@ class DeepTest:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
             blocks = ceil(len(self.drive) / self.shard_frames)
-            answer = partial(run_shards, run, ORIGINALS, blocks, mapped(crew, ORIGINALS, KnownSoFar(profile)), progress)
-            if not is_whole(self):
-                answer()
+            run_shards(run, ORIGINALS, blocks, mapped(crew, ORIGINALS, KnownSoFar(profile)), progress)
             known = KnownSoFar(profile, Originals.of(run, len(self.drive)))
             shards = {ORIGINALS: blocks}
             for search in self.settings.searches:
                 shards[search] = blocks if search == GRID else len(self.seed_frames(known.originals))
                 run_shards(run, search, shards[search], self._shards(run, search, known, blank, crew), progress)
-                if search == GRID and is_whole(self):
-                    answer()  # where a run lost some
-                    known = KnownSoFar(profile, Originals.of(run, len(self.drive)))
             run.finish(shards)
 
     def step(self, name: str, given: KnownSoFar) -> Work:
@@ -313,8 +308,11 @@ class DeepTest:
         with self._crew(run, None) as crew:
             return self._profile(run, crew, progress)
 
-    def _crew(self, run: Run, workers: Workers | None) -> AbstractContextManager[Crew]:
-        return crew_for(self, run, workers or Here(lanes(self.settings.device)))
+    @contextmanager
+    def _crew(self, run: Run, workers: Workers | None) -> Iterator[Crew]:
+        turns = nullcontext() if self.settings.device == "cpu" else quick_turns()
+        with turns, crew_for(self, run, workers or Here(lanes(self.settings.device))) as crew:
+            yield crew
 
     def _profile(self, run: Run, crew: Crew, progress: Progress) -> Profile | None:
         if not self.has_coverage or not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):
@@ -366,7 +364,8 @@ class DeepTest:
 
     def _shards(self, run: Run, search: str, known: KnownSoFar, blank: CoverageTracker, crew: Crew) -> Shards:
         if search == GRID:
-            return grid_shards(self, run, crew, known)
+            # put together here while the lanes are at work, and so not on their device
+            return mapped_parts(crew, GRID, known, partial(grid_cut, self), partial(grid_whole, self.blank_tracker(known.profile, "cpu")))
         if search == RANDOM:
             kept = Counter(frame for table in run.iter_records("greedy", ("frame_index",)) for frame in table["frame_index"].to_pylist())
             return mapped(crew, RANDOM, replace(known, accepted=dict(kept)))

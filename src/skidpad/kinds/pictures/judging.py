@@ -99,15 +99,13 @@ class Originals:
     @classmethod
     def of(cls, run: Run, frames: int) -> Self:
         """Reads the phase from a run over a drive of `frames` frames, or of more where the drive is no longer whole."""
-        return cls.of_tables(list(run.iter_records(ORIGINALS, ("frame_index", "original", "label"))), frames, str(run.path))
-
-    @classmethod
-    def of_tables(cls, tables: Sequence[pa.Table], frames: int, where: str = "") -> Self:
-        """Reads the phase from its records; `where` names the run in errors."""
+        tables = list(run.iter_records(ORIGINALS, ("frame_index", "original", "label")))
         places = [table["frame_index"].to_numpy() for table in tables if table.num_rows]
         first, last = min((int(each.min()) for each in places), default=0), max((int(each.max()) for each in places), default=-1)
         if first < 0 or last >= max(frames, MOST):
-            raise BadRunError(f"{where} has a record of frame {first if first < 0 else last}, which no drive has; restore it from a copy")
+            raise BadRunError(
+                f"{run.path} has a record of frame {first if first < 0 else last}, which no drive has; restore it from a copy"
+            )
         frames = max(frames, last + 1)
         answer, label = np.full(frames, np.nan), np.full(frames, np.nan)
         seen = np.zeros(frames, np.bool_)

@@ -51,11 +51,6 @@ class LastRead(Generic[T]):
         if is_mine:
             Thread(target=self._fill, args=(key, reading, read), name="skidpad-ahead").start()
 
-    def forget(self, key: int) -> None:
-        """Lets go of what nobody will ask for again."""
-        with self._lock:
-            self._read.pop(key, None)
-
     def _claim(self, key: int) -> tuple[Future[T], bool]:
         with self._lock:
             if key in self._read:

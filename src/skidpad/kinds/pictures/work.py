@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,6 @@ from skidpad.coverage.tracker import Activity, CoverageTracker
 from skidpad.kinds.pictures.guided import SeedFrame, seed_frame_shard
 from skidpad.kinds.pictures.judging import CaseTable, Judged, Originals, captured, judged
 from skidpad.kinds.pictures.reading import LastRead, Shown, reading_threads
-from skidpad.kinds.shards import mapped_parts
-from skidpad.oracles.relations import LabelMse
 from skidpad.runs.records import ORIGINALS, ShardResult
 from skidpad.runs.workers.here import cores
 from skidpad.subjects.base import Observation
@@ -29,9 +27,8 @@ if TYPE_CHECKING:
     from skidpad.core.progress import Progress
     from skidpad.drives.drive import Drive, FrameBatch
     from skidpad.kinds.pictures.campaign import DeepTest
-    from skidpad.kinds.shards import Shards
-    from skidpad.runs.folder import Run
-    from skidpad.runs.workers.protocol import Crew, Work
+    from skidpad.oracles.relations import Relation
+    from skidpad.runs.workers.protocol import Work
 
 
 _CPU_FRAMES = 32
@@ -81,7 +78,7 @@ def lanes(device: str) -> int:
     return 0 if device == "cpu" else min(_GPU_LANES, cores())
 
 
-PROFILE, GRID, BLOCK, TRIES, RANDOM = "profile", "grid", "block", "tries", "random"
+PROFILE, GRID, TRIES, RANDOM = "profile", "grid", "tries", "random"
 
 _PART_PICTURES = 512
 """Mutants of a part: seconds of work, so that handing it over costs nothing beside, and a few shards are many parts."""
@@ -135,9 +132,8 @@ class DeepTestWork:
     last_read: LastRead[Shown] = field(init=False)
 
     def __post_init__(self) -> None:
-        """On a GPU there is room for the blocks that are read ahead."""
-        device = self.campaign.settings.device
-        object.__setattr__(self, "last_read", LastRead(2 if device == "cpu" else 2 * lanes(device) + 1))
+        """On a GPU there is room for the block that is read ahead."""
+        object.__setattr__(self, "last_read", LastRead(2 if self.campaign.settings.device == "cpu" else 3))
 
     def of(self, step: str) -> Work:
         """Returns the work of a step."""
@@ -145,7 +141,6 @@ class DeepTestWork:
             PROFILE: self.profile,
             ORIGINALS: self.originals_shard,
             GRID: self.grid_part,
-            BLOCK: self.whole_block,
             TRIES: self.tries,
             RANDOM: self.random_shard,
         }
@@ -161,6 +156,10 @@ class DeepTestWork:
             raise ValueError("the originals come first")
         return self.known.originals
 
+    @cached_property
+    def _relation(self) -> Relation:
+        return self.campaign.relation(self._originals)
+
     def profile(self, block: int, _: Progress) -> Profile:
         """Measures the bounds of the neurons over one block."""
         campaign, drive = self.campaign, self.campaign.profile_drive
@@ -173,37 +172,9 @@ class DeepTestWork:
 
     def originals_shard(self, index: int, _: Progress) -> ShardResult:
         """Shows the subject a block as it is; where it is kept for the grid, the referee looks at it too, while others still read."""
-        shown = self._fresh(index)
-        result = self._as_it_is(shown, index)
-        if len(shown.batch) and self.campaign.kept_blocks.keep(index, shown):
-            for seen in shown.seen:
-                if seen is not None:
-                    seen.look()
-        return result
-
-    def grid_part(self, part: GridPart, progress: Progress) -> Part:
-        """Shows the subject a block under some rows of the grid; on a GPU the next block is read meanwhile."""
         campaign = self.campaign
-        shown = self.last_read.get(part.block, partial(self._block, part.block))
-        if campaign.settings.device != "cpu" and len(campaign.block(part.block + 1)):
-            self.last_read.begin(part.block + 1, partial(self._block, part.block + 1))
-        return self._under(campaign.grid[part.rows], shown, self._originals, progress)
-
-    def whole_block(self, block: int, progress: Progress) -> tuple[ShardResult, Part]:
-        """Shows the subject a block as it is and under the whole grid, while the blocks that follow are read."""
-        campaign = self.campaign
-        shown = self.last_read.get(block, partial(self._fresh, block))
-        ahead = block + lanes(campaign.settings.device)
-        if len(campaign.block(ahead)):
-            self.last_read.begin(ahead, partial(self._fresh, ahead))
-        result = self._as_it_is(shown, block)
-        answered = replace(shown, batch=replace(shown.batch, problems=()))
-        part = self._under(campaign.grid, answered, Originals.of_tables([result.records], len(campaign.drive)), progress)
-        self.last_read.forget(block)
-        return result, part
-
-    def _as_it_is(self, shown: Shown, index: int) -> ShardResult:
-        campaign, batch = self.campaign, shown.batch
+        shown = self._shown(campaign.read(campaign.block(index), lanes(campaign.settings.device)))
+        batch = shown.batch
         covered = self._tracker.fresh()
         columns = CaseTable(keep_activations=campaign.settings.keep_activations)
         if len(batch):
@@ -211,14 +182,22 @@ class DeepTestWork:
             activity = covered.update(observation.values, packed=campaign.settings.keep_activations)
             labels = batch.steering_rad if campaign.judged.is_steering else np.full(len(batch), np.nan)
             columns.add_originals(batch, observation.answers[:, campaign.judged.column], labels, activity)
+            if campaign.kept_blocks.keep(index, shown):
+                for seen in shown.seen:
+                    if seen is not None:
+                        seen.look()
         return ShardResult(ORIGINALS, index, columns.table(), {Recipe().name: covered.pack()}, batch.problems)
 
-    def _under(self, recipes: Sequence[Recipe], shown: Shown, originals: Originals, progress: Progress) -> Part:
-        """Shows the subject a block under recipes, and judges what it says."""
+    def grid_part(self, part: GridPart, progress: Progress) -> Part:
+        """Shows the subject a block under some rows of the grid; on a GPU the next block is read meanwhile."""
         campaign, keep = self.campaign, self.campaign.settings.keep_activations
-        lead, batch, cuts = campaign.subject.lead, shown.batch, shown.cuts
-        relation = campaign.relation(originals)
+        lead = campaign.subject.lead
+        shown = self.last_read.get(part.block, partial(self._block, part.block))
+        batch, cuts = shown.batch, shown.cuts
+        if campaign.settings.device != "cpu" and len(campaign.block(part.block + 1)):
+            self.last_read.begin(part.block + 1, partial(self._block, part.block + 1))
         covered: dict[str, CoverageTracker] = {}
+        recipes = campaign.grid[part.rows]
         found: dict[tuple[int, int], tuple[Judged, Activity]] = {}
         for number, some in enumerate(cuts):
             part_clip, times_s = shown.clip[some.start : some.stop + lead], campaign.times_s(batch.indices[some])
@@ -226,13 +205,13 @@ class DeepTestWork:
             for place, recipe in enumerate(recipes):
                 progress(number * len(recipes) + place, len(cuts) * len(recipes))  # where Ctrl-C is heard
                 mutants, observation = look(recipe)
-                answers = originals.answers(batch.indices[some], observation.answers[:, campaign.judged.column])
+                answers = self._originals.answers(batch.indices[some], observation.answers[:, campaign.judged.column])
                 answers = campaign.held_against(answers, part_clip, recipe, times_s)
                 if recipe.name not in covered:
                     covered[recipe.name] = self._tracker.fresh()
                 activity = covered[recipe.name].update(observation.values, packed=keep)
                 words = campaign.words(batch.frames[some], recipe, times_s[lead:], shown.seen[number])
-                found[place, number] = judged(relation, answers, mutants, words), activity
+                found[place, number] = judged(self._relation, answers, mutants, words), activity
         columns = CaseTable(keep_activations=keep)
         for place, number in sorted(found):
             some = cuts[number]
@@ -244,9 +223,6 @@ class DeepTestWork:
                 found[place, number][1],
             )
         return Part(columns.table(), {name: tracker.pack() for name, tracker in covered.items()})
-
-    def _fresh(self, block: int) -> Shown:
-        return self._shown(self.campaign.read(self.campaign.block(block), lanes(self.campaign.settings.device)))
 
     def _block(self, block: int) -> Shown:
         kept = self.campaign.kept_blocks.take(block)
@@ -278,8 +254,7 @@ class DeepTestWork:
             return together(parts)
 
         accepted = self.known.accepted.get(seed.frame_index, 0)
-        relation = self.campaign.relation(self._originals)
-        return seed_frame_shard(self.campaign, RANDOM, seed, self._originals, relation, self._tracker, look, accepted)
+        return seed_frame_shard(self.campaign, RANDOM, seed, self._originals, self._relation, self._tracker, look, accepted)
 
     def _seen(self, clip: Frames, recipes: Sequence[Recipe], times_s: FloatArray) -> Observation:
         campaign = self.campaign
@@ -298,36 +273,6 @@ def grid_cut(campaign: DeepTest, block: int) -> list[GridPart]:
     pictures = _PART_PICTURES if campaign.settings.device == "cpu" else _GPU_PART_PICTURES
     size = max(1, pictures // max(len(campaign.block(block)), 1))
     return [GridPart(block, slice(start, min(start + size, rows))) for start in range(0, rows, size)]
-
-
-def is_whole(campaign: DeepTest) -> bool:
-    """Tells whether each block is shown as it is and under the grid at once, so that nothing waits until all of the drive is read.
-
-    On a GPU, where the grid on a block is one part, and answers are held against those on their own originals alone.
-    """
-    return (
-        campaign.settings.device != "cpu"
-        and campaign.settings.searches[:1] == (GRID,)
-        and campaign.settings.relation not in {"", LabelMse.name}
-        and len(grid_cut(campaign, 0)) == 1
-    )
-
-
-def grid_shards(campaign: DeepTest, run: Run, crew: Crew, known: KnownSoFar) -> Shards:
-    """Computes the grid; blocks whose originals are not answered yet are shown as they are, too, which is kept on the way."""
-    # put together here while the lanes are at work, and so not on their device
-    whole = partial(grid_whole, campaign.blank_tracker(known.profile, "cpu"))
-    answered = mapped_parts(crew, GRID, known, partial(grid_cut, campaign), whole)
-
-    def shards(indices: Sequence[int]) -> Iterator[ShardResult]:
-        done = run.completed(ORIGINALS)
-        yield from answered([index for index in indices if index in done])
-        left = [index for index in indices if index not in done]
-        for place, (originals, part) in crew.map(BLOCK, known, left):
-            run.commit(originals)
-            yield whole(left[place], [part])
-
-    return shards
 
 
 def grid_whole(blank: CoverageTracker, index: int, parts: Sequence[Part]) -> ShardResult:

@@ -1,11 +1,9 @@
 """What campaigns over a drive do on a GPU, tried on the CPU: `cpu:0` is a device that is not called `cpu`."""
 
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -28,7 +26,6 @@ from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import InWeathers, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import DeepTestWork, cut, default_shard_frames, grid_cut, lanes
 from skidpad.runs.folder import Run
-from skidpad.runs.records import ShardResult
 from skidpad.runs.workers.here import Here, open_lanes
 from skidpad.stimuli.pictures import stimuli
 from skidpad.stimuli.weather.blocks import start
@@ -150,23 +147,6 @@ class TestBatches:
     def test_a_gpu_is_fed_by_a_few_threads(self) -> None:
         assert lanes("cpu") == 0
         assert 1 <= lanes(GPU) <= 8
-
-
-class TestTurns:
-    def test_threads_take_turns_more_often_while_they_feed_a_gpu(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        usual, found = sys.getswitchinterval(), {}
-        plain = DeepTestWork.originals_shard
-
-        def noted(work: DeepTestWork, *given: Any) -> ShardResult:
-            found[work.campaign.settings.device] = sys.getswitchinterval()
-            return plain(work, *given)
-
-        monkeypatch.setattr(DeepTestWork, "originals_shard", noted)
-        for device in ("cpu", GPU):
-            run_of(made(device, searches=("grid",)), tmp_path / device.replace(":", "-"))
-            assert sys.getswitchinterval() == usual
-        assert found["cpu"] == usual
-        assert found[GPU] < usual / 5
 
 
 class TestLastRead:

@@ -1,7 +1,7 @@
-"""Which pictures on a device may have a border, and a first look at those: compiled, so that all other threads go on meanwhile.
+"""Which pictures on a device may have a border, and `has_border` compiled for these: one call that lets all other threads go on.
 
-Each step of `has_border` in NumPy and OpenCV lets other threads go first, some fifty times a picture; with those that feed a GPU these
-turns took longer than the looks. Compiling takes two seconds, and loading what was compiled before half a second: too long for a CPU.
+In NumPy and OpenCV each of its fifty steps lets other threads go first; with those that feed a GPU these turns took longer than the looks.
+Compiling takes four seconds, once, and loading what was compiled half a second: too long for a CPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER, has_border
+from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +31,10 @@ _compiled = cast("Callable[[_Function], _Function]", njit(nogil=True, cache=True
 
 
 def has_border_quickly(before: NumpyFrames, after: NumpyFrames) -> bool:
-    """Returns what `has_border` does, which is asked only where a corner is of one light and changed."""
+    """Returns what `has_border` does."""
     if before.shape != after.shape:
         before = np.asarray(cv2.resize(before, (after.shape[1], after.shape[0]), interpolation=cv2.INTER_AREA), np.uint8)
-    return bool(_has_even_corner(np.ascontiguousarray(before), np.ascontiguousarray(after))) and has_border(before, after)
+    return bool(_has_border(np.ascontiguousarray(before), np.ascontiguousarray(after)))
 
 
 def may_have_border(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
@@ -84,7 +84,7 @@ def planes_of(frames: torch.Tensor) -> torch.Tensor:
 
 
 @_compiled
-def _has_even_corner(before: NumpyFrames, after: NumpyFrames) -> bool:
+def _has_border(before: NumpyFrames, after: NumpyFrames) -> bool:
     height, width = after.shape[:2]
     least = int(LEAST_BORDER * height * width)
     floods = np.zeros((height, width), np.int8)  # the number of the flood that reached a pixel last
@@ -105,18 +105,15 @@ def _has_even_corner(before: NumpyFrames, after: NumpyFrames) -> bool:
             for other in range(4):
                 known[other] |= floods[corners[other]] == number
             lights = np.zeros(766, np.int64)
-            changed = 0
             for index in range(length):
                 y, left, right = spans[index]
                 for x in range(left, right + 1):
-                    light = _light(after, y, x)
-                    lights[light] += 1
-                    changed += abs(_light(before, y, x) - light) > 3 * BORDER_CHANGED
+                    lights[_light(after, y, x)] += 1
             count = lights.sum()
             may_be_even[corner] = spread == 0 or lights[_light(after, row, column)] >= least
             # single precision, as OpenCV's histograms have it
             is_even = np.float32(lights.max()) >= np.float32(BORDER_EVEN) * np.float32(count)
-            if least <= count < height * width and is_even and changed >= least:
+            if least <= count < height * width and is_even and _is_cut_off(before, after, floods, number, spans[:length], least):
                 return True
     return False
 
@@ -166,3 +163,57 @@ def _is_near(after: NumpyFrames, y: int, x: int, red: Whole, green: Whole, blue:
 @_compiled
 def _light(frame: NumpyFrames, y: int, x: int) -> Whole:
     return np.int64(frame[y, x, 0]) + np.int64(frame[y, x, 1]) + np.int64(frame[y, x, 2])
+
+
+@_compiled
+def _is_cut_off(before: NumpyFrames, after: NumpyFrames, floods: Any, number: int, spans: Any, least: int) -> bool:
+    """Does what `verdict._is_cut_off` does with an even region."""
+    height, width = after.shape[:2]
+    total, count, changed = 0, 0, 0
+    for index in range(len(spans)):
+        y, left, right = spans[index]
+        count += right + 1 - left
+        for x in range(left, right + 1):
+            light = _light(after, y, x)
+            total += light
+            changed += abs(_light(before, y, x) - light) > 3 * BORDER_CHANGED
+    if changed < least:
+        return False
+    mean = total / (3.0 * count)
+    unexplained = _unexplained(before, after, floods, number, spans)
+    if np.count_nonzero(unexplained) < least or (mean > DARK and not unexplained[height // 2 :].any()):
+        return False
+    near = np.zeros((height, width), np.bool_)
+    for index in range(len(spans)):
+        y, left, right = spans[index]
+        near[max(y - 2, 0) : y + 3, max(left - 2, 0) : right + 3] = True
+    off = np.empty(height * width)
+    around = 0
+    for y in range(height):
+        for x in range(width):
+            if near[y, x] and floods[y, x] != number and unexplained[max(y - 3, 0) : y + 4, max(x - 3, 0) : x + 4].any():
+                off[around] = abs(_light(after, y, x) / 3.0 - mean)
+                around += 1
+    return bool(around > 0 and np.median(off[:around]) > 12.0)
+
+
+@_compiled
+def _unexplained(before: NumpyFrames, after: NumpyFrames, floods: Any, number: int, spans: Any) -> Any:
+    """Returns which pixels of a region changed otherwise than what was as light elsewhere, (height, width)."""
+    height, width = after.shape[:2]
+    others, lights = np.zeros(32, np.int64), np.zeros(32, np.int64)
+    for y in range(height):
+        for x in range(width):
+            if floods[y, x] != number:
+                level = _light(before, y, x) // 24
+                others[level] += 1
+                lights[level] += _light(after, y, x)
+    found = np.zeros((height, width), np.bool_)
+    for index in range(len(spans)):
+        y, left, right = spans[index]
+        for x in range(left, right + 1):
+            light, was = _light(after, y, x), _light(before, y, x)
+            level = was // 24
+            explained = others[level] <= 20 or abs(lights[level] / (3.0 * others[level]) - light / 3.0) < 16.0
+            found[y, x] = abs(was - light) > 3 * BORDER_CHANGED and not explained
+    return found

@@ -6,8 +6,8 @@ Reference: DeepTest, sections 3 and 5.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
@@ -64,7 +64,7 @@ from skidpad.runs.folder import Run
 from skidpad.runs.manifest import Manifest
 from skidpad.runs.records import ORIGINALS, SCHEMA
 from skidpad.runs.replay import DEFAULT_TOLERANCE
-from skidpad.runs.workers.here import Here, quick_turns
+from skidpad.runs.workers.here import Here
 from skidpad.runs.workers.protocol import in_order
 from skidpad.search.pairs import Pairs
 from skidpad.search.protocol import check_search
@@ -308,11 +308,8 @@ class DeepTest:
         with self._crew(run, None) as crew:
             return self._profile(run, crew, progress)
 
-    @contextmanager
-    def _crew(self, run: Run, workers: Workers | None) -> Iterator[Crew]:
-        turns = nullcontext() if self.settings.device == "cpu" else quick_turns()
-        with turns, crew_for(self, run, workers or Here(lanes(self.settings.device))) as crew:
-            yield crew
+    def _crew(self, run: Run, workers: Workers | None) -> AbstractContextManager[Crew]:
+        return crew_for(self, run, workers or Here(lanes(self.settings.device)))
 
     def _profile(self, run: Run, crew: Crew, progress: Progress) -> Profile | None:
         if not self.has_coverage or not any(CRITERIA.get(name)().needs_profile for name in self.settings.criteria):

@@ -68,23 +68,6 @@ def pinned() -> Iterator[None]:
             cv2.setNumThreads(opencv_threads)
 
 
-_TURN_S = 5e-4
-
-
-@contextmanager
-def quick_turns() -> Iterator[None]:
-    """Lets threads take turns at the interpreter ten times as often while the block runs; the setting belongs to the process.
-
-    What feeds a GPU needs it for microseconds at a time, and would wait 5 ms for a thread that builds records.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_S)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 WAITS_S = (0.5, 1.0, 2.0, 4.0)
 """How long to wait for a drive that is gone before each new try: a network folder that is mounted again takes seconds."""
 

@@ -70,9 +70,8 @@ class WeatherLooks:
         style = self._stimulus.style(params)
         if style is not None:
             style = style.to(self.weather.device)  # which waits for a GPU, and so before others are kept waiting
-        norms, size = self._alone(self.weather.norms, style), (int(frames.shape[1]), int(frames.shape[2]))
-        decode = self.weather.decoder.decode
-        pictures = torch.cat([self._alone(decode, content, norms, size) for content in contents])[: len(frames)]
+        size = (int(frames.shape[1]), int(frames.shape[2]))
+        pictures = torch.cat([self._alone(self.weather.decode, content, style, size) for content in contents])[: len(frames)]
         return pictures.to(frames.device) if isinstance(frames, torch.Tensor) else pictures.cpu().numpy()  # type: ignore[return-value] # the kind that came in
 
     def _groups(self, frames: Frames) -> Iterator[Prepared]:

@@ -97,12 +97,12 @@ class Weather:
 
         content: as `prepare` gives it; a code alone does for a weather that needs no frames.
         """
-        row = self.norms(style)
+        row = self._row(style)
         return self.decoder.decode(content if isinstance(content, Prepared) else self.decoder.prepare(content), row, size)
 
     def translate(self, frames: F, style: torch.Tensor | None = None) -> F:
         """Returns the frames in this weather, of the same shape and kind."""
-        row = self.norms(style)
+        row = self._row(style)
         size = (int(frames.shape[1]), int(frames.shape[2]))
 
         def change(part: slice) -> torch.Tensor:
@@ -133,8 +133,8 @@ class Weather:
     def _encoded(self, frames: Frames) -> torch.Tensor:
         return self.encoder.encode(self._signed(frames), self.batch_size)
 
-    def norms(self, style: torch.Tensor | None) -> torch.Tensor:
-        """Returns the norms of a style, with which the decoder draws."""
+    def _row(self, style: torch.Tensor | None) -> torch.Tensor:
+        """Returns the norms of a style."""
         if (style is None) != (self.style_size == 0) or (style is not None and tuple(style.shape) != (self.style_size,)):
             got = "none" if style is None else f"{tuple(style.shape)}"
             raise BadWeatherError(f"the weather {self.card.name!r} takes a style of {self.style_size or 'no'} numbers; got {got}")

@@ -15,7 +15,7 @@ from online_toys import LONGER, online, tampered
 
 from skidpad.core.stimuli import Params, Real, Recipe, Space
 from skidpad.kinds import gating
-from skidpad.kinds.gating import columns_of, differences, judged_cases
+from skidpad.kinds.gating import check_gate, columns_of, differences, gate_markdown, judged_cases
 from skidpad.kinds.pictures import guided
 from skidpad.kinds.pictures.campaign import DeepTest
 from skidpad.kinds.pictures.evidence import replay_case
@@ -26,6 +26,7 @@ from skidpad.kinds.pictures.summary import summarise
 from skidpad.referee.verdict import Reason, Verdicts, Word
 from skidpad.runs.findings import Refereed, worst_finding
 from skidpad.runs.folder import Run
+from skidpad.runs.gate import ALL, Limits
 from skidpad.runs.tags import Tag, Tags
 from skidpad.stimuli.pictures import COMPOSITE, SIMPLE, TRANSFORMS, stimuli
 from skidpad.stimuli.registry import Preset, preset_stimuli
@@ -97,6 +98,18 @@ def test_frames_of_which_the_referee_refused_every_picture_are_counted_as_such(t
     assert said in deeptest_page(campaign, run).remarks
     both = deeptest_figures(*light_run(tmp_path / "both"))
     assert both["frames"] == {"judged": 3, "all": 3, "untested": {}}
+
+
+@pytest.mark.usefixtures("referee_on")
+def test_a_gate_says_of_what_nothing_was_judged(tmp_path: Path) -> None:
+    verdict = check_gate(light_run(tmp_path / "both")[1], Limits({ALL: 1.0}))
+    assert [rate.group for rate in verdict.rates if rate.group != ALL] == ["brightness"]
+    said = "translation: none of its 3 cases could be judged, so that no rate speaks of it"
+    assert said in verdict.notes
+    assert said in gate_markdown(verdict, "both")
+    assert not any(
+        "could be judged" in note for note in check_gate(light_run(tmp_path / "off", referee="off")[1], Limits({ALL: 1.0})).notes
+    )
 
 
 @pytest.mark.usefixtures("referee_on")

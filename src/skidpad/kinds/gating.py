@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,7 +29,7 @@ from skidpad.page.writing import code, inert, markdown_table
 from skidpad.runs.findings import run_doubts
 from skidpad.runs.gate import NEAR, Cases, Limits, Outcome, Texts, Verdict, judge
 from skidpad.runs.manifest import ROUNDING
-from skidpad.runs.records import Record, holds_pictures
+from skidpad.runs.records import ORIGINALS, Record, holds_pictures
 from skidpad.runs.tags import Tag, Tags
 
 if TYPE_CHECKING:
@@ -54,8 +55,11 @@ def judged_cases(run: Run) -> Cases:
     return _judged_cases(run)[0]
 
 
-def _judged_cases(run: Run) -> tuple[Cases, int, int]:
-    """Returns the cases, how many records of the run are of a case that counts already, and how many failures nobody could avoid."""
+def _judged_cases(run: Run) -> tuple[Cases, int, int, Mapping[str, int]]:
+    """Returns the cases, how many records of the run are of a case that counts already, and how many failures nobody could avoid.
+
+    Also the groups of which no case could be judged, with how many cases they have.
+    """
     columns = columns_of(run)
     tags = Tags.of(run.path).current()
     wanted = ["case_id", "excess", "violated", columns.cluster, *columns.key]
@@ -64,8 +68,12 @@ def _judged_cases(run: Run) -> tuple[Cases, int, int]:
     wanted += [columns.only[0]] if columns.only else []
     wanted += columns.excused[0] if columns.excused else ()
     parts, excused = [], 0
+    all_of: Counter[bytes] = Counter()
     for phase in _counted(run, columns):
         for table in run.iter_records(phase, list(dict.fromkeys(wanted))):
+            if phase != ORIGINALS:
+                found, counts = np.unique(_groups(table, columns, phase), return_counts=True)
+                all_of.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
             judged = table.filter(pc.invert(pc.is_nan(table["excess"])))
             if columns.only:
                 judged = judged.filter(pc.equal(judged[columns.only[0]], columns.only[1]))
@@ -79,7 +87,9 @@ def _judged_cases(run: Run) -> tuple[Cases, int, int]:
         raise BadRunError(f"the run {run.path} has no case that could be judged, and a gate that looks at nothing must not pass")
     whole = Cases.joined(parts)
     kept = whole.take(_worst_of_each(whole))
-    return kept, len(whole) - len(kept), excused
+    told = set(whole.group.tolist())
+    unjudged = {group.decode("utf-8", "replace"): count for group, count in sorted(all_of.items()) if group not in told}
+    return kept, len(whole) - len(kept), excused, {} if columns.only or columns.excused else unjudged
 
 
 def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict:
@@ -101,7 +111,7 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         reasons = differences(run, baseline)
         if reasons:
             raise BadRunError(f"{run.path} and {baseline.path} cannot be compared: {'; '.join(reasons)}; run both the same way")
-    cases, repeated, excused = _judged_cases(run)
+    cases, repeated, excused, unjudged = _judged_cases(run)
     changes = () if baseline is None else baseline.manifest.changes_to(run.manifest)
     rounding = [change for change in changes if change.part in ROUNDING]
     verdict = judge(cases, limits, None if baseline is None else judged_cases(baseline), NEAR if rounding else 0.0)
@@ -117,6 +127,9 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         notes.append(
             f"{excused} failure{'' if excused == 1 else 's'} that nobody could avoid {'counts' if excused == 1 else 'count'} in no rate"
         )
+    notes += [
+        f"{group}: none of its {counted(many, 'case')} could be judged, so that no rate speaks of it" for group, many in unjudged.items()
+    ]
     if len(_counted(run, columns_of(run))) < len(run.phases()):
         first, *others = _searches(run)
         notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")
@@ -176,18 +189,21 @@ def _worded(value: object) -> str:
 
 
 def _cases(table: pa.Table, columns: CaseColumns, phase: str, tags: Mapping[str, Tag]) -> Cases:
-    groups = _texts(_current(table) if columns.group == _STIMULUS else table[columns.group]) if columns.group else _all(table, phase)
-    # pairs that a search drew are too many kinds for groups of their own
-    groups = np.where(np.char.find(groups, b"+") >= 0, phase.encode(), groups)
     return Cases(
         key=_keys(table, columns.key),
         case_id=_texts(table["case_id"]),
-        group=groups,
+        group=_groups(table, columns, phase),
         cluster=_texts(table[columns.cluster]),
         excess=table["excess"].to_numpy(),
         failed=np.asarray(table["violated"].to_numpy(zero_copy_only=False), np.bool_),
         tag=_tags(table["case_id"], tags),
     )
+
+
+def _groups(table: pa.Table, columns: CaseColumns, phase: str) -> Texts:
+    groups = _texts(_current(table) if columns.group == _STIMULUS else table[columns.group]) if columns.group else _all(table, phase)
+    # pairs that a search drew are too many kinds for groups of their own
+    return np.where(np.char.find(groups, b"+") >= 0, phase.encode(), groups)
 
 
 def _all(table: pa.Table, phase: str) -> Texts:

@@ -17,6 +17,7 @@ from skidpad.drives.opening import LOCK_DEG, drive_warnings
 from skidpad.kinds.pictures.apart import apart_galleries
 from skidpad.kinds.pictures.charts import deviation_chart, picture_charts, picture_tables, problem_table
 from skidpad.kinds.pictures.judging import Originals
+from skidpad.kinds.pictures.nearest import nearest_galleries
 from skidpad.kinds.pictures.summary import EPSILON_RAD2, Summary, Untested, summarise, untested_frames
 from skidpad.kinds.weathers import drawn_remarks, lost_roads
 from skidpad.oracles.doubts import DoubtKind, doubts_of
@@ -268,7 +269,7 @@ def deeptest_page(campaign: DeepTest, run: Run) -> Page:
         notes=notes_of(campaign, relation, summary),
         pictures=pictures,
         pictures_note=pictures_note(pictures, overall.findings, relation_sentence(relation, campaign.judged), campaign.judged.shown_unit),
-        galleries=apart_galleries(run, campaign),
+        galleries=(*(() if overall.findings else nearest_galleries(run, campaign)), *apart_galleries(run, campaign)),
         charts=(
             *picture_charts(summary.by_stimulus, summary.by_parameters, summary.coverage),
             *([deviation_chart(moved)] if sum(moved.counts) else []),

@@ -196,7 +196,11 @@ def make_drive(text: str, weather: Path, out: Path) -> None:
     add([file for file, mean in zip(snow, light, strict=True) if mean < np.median(light)], out / "snow-looks")
     classes = {
         "clear": [sorted((weather / folder).glob("*.jpg")) for folder in ("clear", "day_street")]
-        + [sorted((out.parent / "day").glob("*.jpg")), sorted((out / "day").glob("*.jpg"))],
+        # harsh days after the others, so that each half has both
+        + [
+            sorted((out.parent / "day").glob("*.jpg"), key=lambda file: ("harsh" in file.stem, file.name)),
+            sorted((out / "day").glob("*.jpg")),
+        ],
         "night": [sorted((weather / folder).glob("*.jpg")) for folder in ("night", "comma_night")],
         "snow": [sorted((weather / "snow_day").glob("*.jpg"))],
         "wet": [sorted((weather / folder).glob("*.jpg")) for folder in ("wet", "wet_japan")],

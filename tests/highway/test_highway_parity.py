@@ -108,7 +108,8 @@ def drive_both(
             if struck.any():
                 gap.anything = max(gap.anything, difference(mine[struck][:, PUSH], real[struck][:, PUSH]))
             if step % observe_every == 0:
-                for side in range(len(mine)):
+                # of several front vehicles each sees the ego first, which highway-env's own observation does not know
+                for side in range(1 if is_stock_observed and scenario.fronts > 1 else len(mine)):
                     gap.seen = max(gap.seen, difference(ours.observe(side), theirs.observe(side)))
             gap.lane_changes += int((mine[:, LANE] != lane).any())
             lane = mine[:, LANE]

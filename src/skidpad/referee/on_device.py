@@ -45,7 +45,7 @@ _BATCH, _BATCHES = 64, 4
 """The network looks at a multiple of so many pictures together on a device, at most so many times as many; what is missing is filled up.
 cuDNN chooses its kernels anew for each size."""
 _TOGETHER_PX = 256 * 320 * 240
-"""Of pictures that are looked at together: some 40 bytes each while that lasts."""
+"""Of pictures that are looked at together: some 60 bytes each while that lasts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skidpad.core import images
 from skidpad.core.errors import MissingExtraError, SkidpadError, UnknownNameError
 from skidpad.core.images import as_numpy, decode, encode, pixel_hash
 from skidpad.core.registry import Registry
@@ -110,3 +112,10 @@ def test_importing_skidpad_imports_neither_torch_nor_opencv() -> None:
     code = "import sys, skidpad; print(sorted({'torch', 'cv2', 'numba', 'scipy', 'pyarrow', 'numpy'} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+@given(st.integers(1, 9), st.integers(0, 12), st.integers(0, 12), st.integers(0, 99))
+def test_pooled_sums_are_those_of_slices(size: int, more_rows: int, more_columns: int, seed: int) -> None:
+    maps = torch.from_numpy(np.random.default_rng(seed).random((2, 3, size + more_rows, size + more_columns), np.float32))
+    torch.testing.assert_close(images._pooled_sum(maps, size), images._box_sum(maps, size), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(images._pooled_sum(maps[0], size), images._box_sum(maps[0], size), rtol=1e-5, atol=1e-5)

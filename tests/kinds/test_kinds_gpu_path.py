@@ -25,6 +25,7 @@ from skidpad.kinds.pictures.reading import KeptBlocks, LastRead, Shown
 from skidpad.kinds.pictures.settings import DeepTestSettings
 from skidpad.kinds.pictures.weather.campaign import InWeathers, StyleChoice, drawn_styles
 from skidpad.kinds.pictures.work import DeepTestWork, cut, default_shard_frames, grid_cut, lanes
+from skidpad.referee.on_device import SeenOriginals
 from skidpad.runs.folder import Run
 from skidpad.runs.workers.here import Here, open_lanes
 from skidpad.stimuli.pictures import stimuli
@@ -205,7 +206,7 @@ class TestKeptBlocks:
         run_of(on_cpu, tmp_path / "cpu", 1)
         assert len(read) == 4
 
-    def test_a_run_that_goes_on_reads_what_was_kept_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_run_that_goes_on_ends_with_the_same_bytes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = run_of(made(GPU, searches=("grid",)), tmp_path / "whole")
         campaign = made(GPU, searches=("grid",))
         run = campaign.start(tmp_path / "killed")
@@ -223,16 +224,42 @@ class TestKeptBlocks:
     def test_what_does_not_fit_is_not_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
         drive = drive_from_arrays(noise(4))
         shown = [Shown(drive.read([place]), noise(1)) for place in range(3)]
-        monkeypatch.setattr(reading, "_MOST_KEPT_BYTES", 2 * shown[0].batch.clip.nbytes)
+        monkeypatch.setattr(reading, "_MOST_KEPT_BYTES", 4 * shown[0].batch.clip.nbytes)
         kept = KeptBlocks(GPU)
         assert [kept.keep(block, each) for block, each in enumerate(shown)] == [True, True, False]
+        assert not kept.keep(0, shown[0]), "a block that is kept is not counted twice"
         assert kept.take(2) is None
         taken = kept.take(0)
         assert taken is not None
         np.testing.assert_array_equal(taken.batch.clip, shown[0].batch.clip)
         assert kept.take(0) is None
         assert kept.keep(2, shown[2])
+        kept.close()
+        assert kept.take(2) is None
+        assert kept.keep(0, shown[0])
         assert not KeptBlocks("cpu").keep(0, shown[0])
+
+    def test_what_the_referee_knows_counts_for_each_camera(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        shown = Shown(drive_from_arrays(noise(4)).read([0]), noise(1), seen=[SeenOriginals(noise(1), GPU)])
+        monkeypatch.setattr(reading, "_MOST_KEPT_BYTES", 2 * shown.batch.clip.nbytes + 2 * reading._LOOKED_BYTES)
+        assert KeptBlocks(GPU).keep(0, shown, views=2)
+        assert not KeptBlocks(GPU).keep(0, shown, views=3)
+
+    def test_the_referee_knows_about_as_much_as_is_counted(self) -> None:
+        seen = SeenOriginals(open_drive("rendered?frames=4&width=160&height=80").read(range(4)).frames, GPU)
+        seen.look()
+        known = seen._known
+        assert known is not None
+        tensors = [known.roads, known.own_cars, known.clipped, known.is_steady, known.has_road]
+        tensors += [*known.edges.doubled, known.edges.signed, known.edges.mirrored, known.edges.symmetry]
+        tensors += [getattr(known.ground, name) for name in known.ground.__slots__]
+        assert reading._LOOKED_BYTES * 0.9 < sum(each.nbytes for each in tensors) / 4 <= reading._LOOKED_BYTES
+
+    def test_nothing_stays_after_a_run(self, tmp_path: Path) -> None:
+        campaign = made(GPU, searches=("grid",))
+        run_of(campaign, tmp_path / "run")
+        assert campaign.kept_blocks.take(0) is None
+        assert campaign.kept_blocks._bytes == 0
 
     def test_broken_frames_are_counted_once(self, tmp_path: Path) -> None:
         campaign = made(GPU, searches=("grid",))

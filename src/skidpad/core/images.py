@@ -372,11 +372,7 @@ def edges(coarse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _box_sum(maps: torch.Tensor, size: int) -> torch.Tensor:
     """Returns sums over squares within the last two axes, `size` - 1 shorter each; by slices on a CPU, where torch's pooling is slow."""
     if maps.is_cuda:
-        import torch  # noqa: PLC0415 - takes a second
-
-        height, width = (int(side) for side in maps.shape[-2:])
-        sums = torch.nn.functional.avg_pool2d(maps.reshape(-1, 1, height, width), size, 1, divisor_override=1)
-        return sums.reshape(*maps.shape[:-2], height - size + 1, width - size + 1)
+        return _pooled_sum(maps, size)
     for axis in (-2, -1):
         length = maps.shape[axis] - size + 1
         total = maps.narrow(axis, 0, length).clone()
@@ -384,3 +380,12 @@ def _box_sum(maps: torch.Tensor, size: int) -> torch.Tensor:
             total += maps.narrow(axis, shift, length)
         maps = total
     return maps
+
+
+def _pooled_sum(maps: torch.Tensor, size: int) -> torch.Tensor:
+    """Does what `_box_sum` does in one operation."""
+    import torch  # noqa: PLC0415 - takes a second
+
+    height, width = (int(side) for side in maps.shape[-2:])
+    sums = torch.nn.functional.avg_pool2d(maps.reshape(-1, 1, height, width), size, 1, divisor_override=1)
+    return sums.reshape(*maps.shape[:-2], height - size + 1, width - size + 1)

@@ -58,7 +58,7 @@ def judged_cases(run: Run) -> Cases:
 def _judged_cases(run: Run) -> tuple[Cases, int, int, Mapping[str, int]]:
     """Returns the cases, how many records of the run are of a case that counts already, and how many failures nobody could avoid.
 
-    Also the groups of which no case could be judged, with how many cases they have.
+    Also the groups of which no case could be judged, with how many records they have.
     """
     columns = columns_of(run)
     tags = Tags.of(run.path).current()
@@ -128,7 +128,7 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
             f"{excused} failure{'' if excused == 1 else 's'} that nobody could avoid {'counts' if excused == 1 else 'count'} in no rate"
         )
     notes += [
-        f"{group}: none of its {counted(many, 'case')} could be judged, so that no rate speaks of it" for group, many in unjudged.items()
+        f"{group}: none of its {counted(many, 'record')} could be judged, so that no rate speaks of it" for group, many in unjudged.items()
     ]
     if len(_counted(run, columns_of(run))) < len(run.phases()):
         first, *others = _searches(run)

@@ -27,14 +27,23 @@ Whole: TypeAlias = Any
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
-_compiled = cast("Callable[[_Function], _Function]", njit(nogil=True, cache=True, error_model="numpy"))
+
+def _compiled(function: _Function) -> _Function:
+    """Compiles a function that lets other threads go on, kept for later processes where any folder for that can be written to."""
+    try:
+        made = njit(nogil=True, cache=True, error_model="numpy")(function)
+    except RuntimeError:
+        made = njit(nogil=True, error_model="numpy")(function)
+    return cast("_Function", made)
 
 
 def has_border_quickly(before: NumpyFrames, after: NumpyFrames) -> bool:
-    """Returns what `has_border` does."""
+    """Returns what `has_border` does, but for ties in rounding: one pair of small random pictures in 15,000."""
     if before.shape != after.shape:
         before = np.asarray(cv2.resize(before, (after.shape[1], after.shape[0]), interpolation=cv2.INTER_AREA), np.uint8)
-    return bool(_has_border(np.ascontiguousarray(before), np.ascontiguousarray(after)))
+    # arrays of one kind: for each other it would be compiled anew
+    pair = (np.require(frame, requirements=["C", "W"]) for frame in (before, after))
+    return bool(_has_border(*pair))
 
 
 def may_have_border(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:

@@ -2,8 +2,8 @@
 
 A campaign has copies of what breaks its relation, since it hashes them; with these at hand no picture leaves the device for the referee.
 
-The formulas are those of `verdict.py` and `network.py`, in torch instead of NumPy and OpenCV. Sums are added in another order, so that a
-word may differ where a number lies next to its threshold; `docs/referee.md` says how often.
+The formulas are those of `verdict.py`, `network.py` and `edges.py`, in torch instead of NumPy and OpenCV. Sums are added in another
+order, so that a word may differ where a number lies next to its threshold; `docs/referee.md` says how often.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class SeenOriginals:
         return of_all(found, self._views) if self._views > 1 else found
 
     def look(self) -> None:
-        """Looks at the originals, if it has not; for those who know that it will be asked, and have time now."""
+        """Looks at the originals, if it has not; for those who have time before it is asked."""
         with torch.inference_mode():
             self._looked()
 

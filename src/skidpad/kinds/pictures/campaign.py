@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
@@ -162,7 +162,7 @@ class DeepTest:
     def execute(self, run: Run, progress: Progress = silent, workers: Workers | None = None) -> None:
         """Computes what the run lacks; killed at any moment and executed again, it ends with the same records."""
         check_unchanged(self, run, SCHEMA)
-        with run.lock(), self._crew(run, workers) as crew:
+        with run.lock(), closing(self.kept_blocks), self._crew(run, workers) as crew:
             profile = self._profile(run, crew, progress)
             blank = self.blank_tracker(profile)
             blocks = ceil(len(self.drive) / self.shard_frames)

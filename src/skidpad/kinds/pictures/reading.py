@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from skidpad.drives.drive import FrameBatch
     from skidpad.referee.on_device import SeenOriginals
 
-_MOST_KEPT_BYTES = 2 << 30
-"""Of frames between two steps, some 9,300 of 320 x 240; what does not fit is read again."""
+_MOST_KEPT_BYTES = 4 << 30
+"""Of what is kept between two steps, on both sides: some 5,600 frames of 320 x 240. What does not fit is read again."""
 _SHARE_KEPT = 16
-"""Of a GPU's memory, these frames take one part in so many at most, and what the referee sees in small ones somewhat more."""
+"""Of a GPU's memory it is one part in so many at most."""
+_LOOKED_BYTES = 300_000
+"""Of what the referee knows of a picture, whatever its size."""
 
 T = TypeVar("T")
 
@@ -92,22 +94,30 @@ class KeptBlocks:
             here = torch.device(device)
             room = torch.cuda.get_device_properties(here).total_memory if here.type == "cuda" else _MOST_KEPT_BYTES * _SHARE_KEPT
             self._most_bytes = min(_MOST_KEPT_BYTES, room // _SHARE_KEPT)
-        self._kept: dict[int, Shown] = {}
+        self._kept: dict[int, tuple[Shown, int]] = {}
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, block: int, shown: Shown) -> bool:
-        """Keeps what could be read of a block where there is room, and tells whether there was."""
+    def keep(self, block: int, shown: Shown, views: int = 1) -> bool:
+        """Keeps what could be read of a block where there is room, and tells whether there was; views: cameras of each frame."""
+        size = 2 * shown.batch.clip.nbytes
+        size += views * _LOOKED_BYTES * len(shown.batch) if any(seen is not None for seen in shown.seen) else 0
         with self._lock:
-            has_room = self._bytes + shown.batch.clip.nbytes <= self._most_bytes
+            has_room = block not in self._kept and self._bytes + size <= self._most_bytes
             if has_room:
-                self._kept[block] = replace(shown, batch=replace(shown.batch, problems=()))
-                self._bytes += shown.batch.clip.nbytes
+                self._kept[block] = shown, size
+                self._bytes += size
             return has_room
 
     def take(self, block: int) -> Shown | None:
         """Hands a block over and forgets it; None where it was not kept."""
         with self._lock:
-            shown = self._kept.pop(block, None)
-            self._bytes -= 0 if shown is None else shown.batch.clip.nbytes
+            shown, size = self._kept.pop(block, (None, 0))
+            self._bytes -= size
             return shown
+
+    def close(self) -> None:
+        """Forgets all."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0

@@ -160,6 +160,12 @@ class DeepTestWork:
     def _relation(self) -> Relation:
         return self.campaign.relation(self._originals)
 
+    @cached_property
+    def _asks_of_originals(self) -> bool:
+        """Whether the referee may be asked to compare with originals as they are: a moved camera's and earlier frames' are others."""
+        stimuli = self.campaign.stimuli
+        return any(not recipe.moves_camera(stimuli) and not recipe.shows_past(stimuli) for recipe in self.campaign.grid)
+
     def profile(self, block: int, _: Progress) -> Profile:
         """Measures the bounds of the neurons over one block."""
         campaign, drive = self.campaign, self.campaign.profile_drive
@@ -182,7 +188,7 @@ class DeepTestWork:
             activity = covered.update(observation.values, packed=campaign.settings.keep_activations)
             labels = batch.steering_rad if campaign.judged.is_steering else np.full(len(batch), np.nan)
             columns.add_originals(batch, observation.answers[:, campaign.judged.column], labels, activity)
-            if campaign.kept_blocks.keep(index, shown):
+            if campaign.kept_blocks.keep(index, shown, campaign.drive.views) and self._asks_of_originals:
                 for seen in shown.seen:
                     if seen is not None:
                         seen.look()

@@ -104,7 +104,7 @@ def test_frames_of_which_the_referee_refused_every_picture_are_counted_as_such(t
 def test_a_gate_says_of_what_nothing_was_judged(tmp_path: Path) -> None:
     verdict = check_gate(light_run(tmp_path / "both")[1], Limits({ALL: 1.0}))
     assert [rate.group for rate in verdict.rates if rate.group != ALL] == ["brightness"]
-    said = "translation: none of its 3 records could be judged, so that no rate speaks of it"
+    said = "translation: none of its 3 records could be judged, so it is in no rate"
     assert said in verdict.notes
     assert said in gate_markdown(verdict, "both")
     assert not any(

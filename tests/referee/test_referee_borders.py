@@ -10,7 +10,6 @@ import pytest
 
 from skidpad.core.images import NumpyFrames
 from skidpad.drives import open_drive
-from skidpad.referee import borders
 from skidpad.referee.borders import has_border_quickly
 from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER, has_border
 
@@ -129,15 +128,3 @@ def test_compiled_or_not_real_frames_get_the_same_word(shared_data: Path) -> Non
     said = [has_border(*pair) for pair in pairs]
     assert 5 < sum(said) < len(said) - 5
     assert [has_border_quickly(*pair) for pair in pairs] == said
-
-
-def test_where_nothing_can_be_kept_it_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain_njit = borders.njit
-
-    def without_folder(**options: object) -> object:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return plain_njit(**options)
-
-    monkeypatch.setattr(borders, "njit", without_folder)
-    assert borders._compiled(lambda number: number + 1)(1) == 2

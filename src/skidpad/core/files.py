@@ -50,7 +50,7 @@ def open_regular(path: Path) -> BufferedReader:
 def read_regular(path: Path, most_bytes: int, too_many: str) -> bytes:
     """Reads a whole file, raising what `open_regular` does but for pointers, and OSError (EFBIG) with `too_many` for a larger one.
 
-    It takes few calls: each lets other threads go first, and many may be reading.
+    It makes few system calls: after each of them Python waits for its turn again, which takes long where many threads read.
     """
     descriptor, size = _descriptor_of(path)
     try:

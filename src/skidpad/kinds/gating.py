@@ -87,6 +87,7 @@ def _judged_cases(run: Run) -> tuple[Cases, int, int, Mapping[str, int]]:
         raise BadRunError(f"the run {run.path} has no case that could be judged, and a gate that looks at nothing must not pass")
     whole = Cases.joined(parts)
     kept = whole.take(_worst_of_each(whole))
+    # some kinds count only certain records, and leave out the others on purpose
     told = set(whole.group.tolist())
     unjudged = {group.decode("utf-8", "replace"): count for group, count in sorted(all_of.items()) if group not in told}
     return kept, len(whole) - len(kept), excused, {} if columns.only or columns.excused else unjudged
@@ -127,9 +128,7 @@ def check_gate(run: Run, limits: Limits, baseline: Run | None = None) -> Verdict
         notes.append(
             f"{excused} failure{'' if excused == 1 else 's'} that nobody could avoid {'counts' if excused == 1 else 'count'} in no rate"
         )
-    notes += [
-        f"{group}: none of its {counted(many, 'record')} could be judged, so that no rate speaks of it" for group, many in unjudged.items()
-    ]
+    notes += [f"{group}: none of its {counted(many, 'record')} could be judged, so it is in no rate" for group, many in unjudged.items()]
     if len(_counted(run, columns_of(run))) < len(run.phases()):
         first, *others = _searches(run)
         notes.append(f"what {first} found counts; {', '.join(others)} is what it is compared with")

@@ -1,47 +1,37 @@
-"""Which pictures on a device may have a border, and `has_border` compiled for these: one call that lets all other threads go on.
+"""The referee's look at corners on a device: which pictures may have a border, and `has_border` compiled for those.
 
-In NumPy and OpenCV each of its fifty steps lets other threads go first; with those that feed a GPU these turns took longer than the looks.
-Compiling takes four seconds, once, and loading what was compiled half a second: too long for a CPU.
+In NumPy and OpenCV `has_border` takes some fifty short steps, and after each one Python may let another thread go first. Beside the threads
+that feed a GPU this waiting took longer than the steps. The compiled function waits once. Compiling it takes about four seconds, once on a
+machine, and loading it half a second, which would not pay on a CPU.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import isqrt
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import cv2
 import numpy as np
 import torch
-from numba import njit
 
+from skidpad.core.compiling import compiler
 from skidpad.referee.verdict import BORDER_CHANGED, BORDER_EVEN, BORDER_SPREAD, DARK, LEAST_BORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from skidpad.core.images import NumpyFrames
 
 Whole: TypeAlias = Any
 """A whole number as numba has it: NumPy's, but without its overflow in one byte."""
 
-_Function = TypeVar("_Function", bound="Callable[..., Any]")
-
-
-def _compiled(function: _Function) -> _Function:
-    """Compiles a function that lets other threads go on, kept for later processes where any folder for that can be written to."""
-    try:
-        made = njit(nogil=True, cache=True, error_model="numpy")(function)
-    except RuntimeError:
-        made = njit(nogil=True, error_model="numpy")(function)
-    return cast("_Function", made)
+_compiled = compiler()
 
 
 def has_border_quickly(before: NumpyFrames, after: NumpyFrames) -> bool:
-    """Returns what `has_border` does, but for ties in rounding: one pair of small random pictures in 15,000."""
+    """Returns what `has_border` does. Where a number is right at its threshold, rounding may decide otherwise."""
     if before.shape != after.shape:
         before = np.asarray(cv2.resize(before, (after.shape[1], after.shape[0]), interpolation=cv2.INTER_AREA), np.uint8)
-    # arrays of one kind: for each other it would be compiled anew
+    # numba compiles anew for arrays that are read-only or not in one piece
     pair = (np.require(frame, requirements=["C", "W"]) for frame in (before, after))
     return bool(_has_border(*pair))
 

@@ -172,7 +172,7 @@ class SeenOriginals:
         return of_all(found, self._views) if self._views > 1 else found
 
     def look(self) -> None:
-        """Looks at the originals, if it has not; for those who have time before it is asked."""
+        """Looks at the originals now, if it has not yet, so that the first question does not have to wait for it."""
         with torch.inference_mode():
             self._looked()
 

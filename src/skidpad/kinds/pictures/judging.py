@@ -288,7 +288,7 @@ def judged(relation: Relation, answers: Answers, mutants: Frames, words: Words |
     pictures: list[str | None] = [None] * len(excess)
     places = np.flatnonzero(broken)
     shown = fetched(mutants, places)
-    # other threads hash what a GPU has made, while the referee is at work there
+    # pictures from a GPU are hashed by other threads while the referee is at work
     hashes = map(pixel_hash, shown) if isinstance(mutants, np.ndarray) else _hashing().map(pixel_hash, shown)
     said: list[str | None] = [None] * len(excess)
     reasons = said.copy()

@@ -22,8 +22,8 @@ MOST = 6
 _COLUMNS = ("case_id", "stimulus", "frame_index", "frame_id", "recipe", "label", "original", "mutant", "excess", "violated")
 
 _CAPTION = (
-    "Nothing that counts broke the relation. Of each stimulus the changed picture that came nearest to it, right of the frame that its "
-    "answer was compared with."
+    "Nothing that counts broke the relation. Each row shows, for one stimulus, the changed picture that came nearest to breaking it, and "
+    "left of it the frame whose answer it was compared with."
 )
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from skidpad.referee.on_device import SeenOriginals
 
 _MOST_KEPT_BYTES = 4 << 30
-"""Of what is kept between two steps, on both sides: some 5,600 frames of 320 x 240. What does not fit is read again."""
+"""In the memory of computer and GPU together: some 5,600 frames of 320 x 240. Blocks that do not fit are read again."""
 _SHARE_KEPT = 16
-"""Of a GPU's memory it is one part in so many at most."""
+"""On a small GPU the limit is one part in so many of its memory."""
 _LOOKED_BYTES = 300_000
-"""Of what the referee knows of a picture, whatever its size."""
+"""What the referee keeps of a picture on the GPU, whatever the picture's size."""
 
 T = TypeVar("T")
 
@@ -83,9 +83,9 @@ class Shown:
 
 
 class KeptBlocks:
-    """Blocks as the originals' step showed them, for the grid's: to decode all twice would take a GPU longer than some grids.
+    """Blocks that the step of the originals read, kept for the step of the grid, so that no frame is decoded twice; safe in threads.
 
-    Safe in threads. On the CPU a picture costs more than its decoding, and nothing is kept.
+    Only on a GPU, where decoding all frames again takes longer than some grids. On the CPU nothing is kept.
     """
 
     def __init__(self, device: str) -> None:

@@ -162,7 +162,7 @@ class DeepTestWork:
 
     @cached_property
     def _asks_of_originals(self) -> bool:
-        """Whether the referee may be asked to compare with originals as they are: a moved camera's and earlier frames' are others."""
+        """Whether some recipe is compared with the unchanged frame; not so where the camera moves or an earlier frame is shown."""
         stimuli = self.campaign.stimuli
         return any(not recipe.moves_camera(stimuli) and not recipe.shows_past(stimuli) for recipe in self.campaign.grid)
 
@@ -177,7 +177,7 @@ class DeepTestWork:
         return profile
 
     def originals_shard(self, index: int, _: Progress) -> ShardResult:
-        """Shows the subject a block as it is; where it is kept for the grid, the referee looks at it too, while others still read."""
+        """Shows the subject a block as it is. If the block is kept for the grid, the referee looks at it while other threads still read."""
         campaign = self.campaign
         shown = self._shown(campaign.read(campaign.block(index), lanes(campaign.settings.device)))
         batch = shown.batch

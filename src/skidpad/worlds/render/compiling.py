@@ -6,29 +6,19 @@ functions that are called for every card of every row that was a third of a fram
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from skidpad.core.compiling import compiler
 
-
-class _Compiler(Protocol):
-    def __call__(self, function: _Function, /) -> _Function: ...
-
-
-_FAST: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-# A private option of numba, there since its first releases.
-_UNCOUNTED: dict[str, Any] = {**_FAST, "_nrt": False}
-
-compiled = cast("_Compiler", njit(**_FAST))
+compiled = compiler()
 """For functions that make or return arrays."""
-uncounted = cast("_Compiler", njit(**_UNCOUNTED))
+# `_nrt` is a private option of numba, there since its first releases.
+uncounted = compiler(_nrt=False)
 """For functions that neither make nor return arrays: they count no references, whoever calls them holds the arrays."""
-inlined = cast("_Compiler", njit(**_UNCOUNTED, forceinline=True))
+inlined = compiler(_nrt=False, forceinline=True)
 """Likewise, for the arithmetic of one pixel: it becomes a part of the loop that calls it."""
 
 CHUNK = 64
